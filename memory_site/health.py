@@ -1,0 +1,40 @@
+"""Whether the process lives, and whether it can keep its promises."""
+
+from django.db import Error as DatabaseError
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, HttpResponse, JsonResponse
+
+from memory_site.database import statements
+from memory_site.problems import Problem
+from memory_site.wire import rest
+
+# Without any of these an acknowledged write may be lost with the power: that cannot be seen from a process's death.
+DURABLE_SETTINGS = ("fsync", "full_page_writes", "synchronous_commit")
+READ_SETTINGS = "SELECT name, setting FROM pg_settings WHERE name = ANY(%(names)s::text[])"
+
+
+def healthz(request: HttpRequest) -> HttpResponse:
+    """Say that the process answers; it asks nobody."""
+    return JsonResponse({"status": "ok"})
+
+
+def readyz(request: HttpRequest) -> HttpResponse:
+    """Say whether requests can be served: database reachable, migrated and durable. Changes nothing."""
+    try:
+        settings: dict[str, str] = dict(statements.read(READ_SETTINGS, {"names": list(DURABLE_SETTINGS)}))
+        lacking = [name for name in DURABLE_SETTINGS if settings.get(name) == "off"]
+        if lacking:
+            raise Problem(
+                "unavailable",
+                f"The database would lose acknowledged writes in a crash: {', '.join(lacking)} is off.",
+                reason="not_durable",
+            )
+        executor = MigrationExecutor(connection)
+        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+            raise Problem(
+                "unavailable", "The database is not migrated. Run `manage.py migrate`.", reason="not_migrated"
+            )
+    except (Problem, DatabaseError) as error:
+        return rest.answer(rest.problem_of(error))
+    return JsonResponse({"status": "ready"})

@@ -1,0 +1,20 @@
+"""Every address of the server."""
+
+from django.contrib import admin
+from django.urls import include, path
+from drf_spectacular.views import SpectacularJSONAPIView
+
+from memory_site import health
+
+urlpatterns = [
+    path("v1/", include("conversations.urls")),
+    path("v1/schema", SpectacularJSONAPIView.as_view(), name="schema"),
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+    path("admin/", admin.site.urls),
+]
+
+handler400 = "memory_site.wire.edge.bad_request"
+handler403 = "memory_site.wire.edge.permission_denied"
+handler404 = "memory_site.wire.edge.not_found"
+handler500 = "memory_site.wire.edge.server_error"

@@ -1,0 +1,156 @@
+"""OpenAPI 3.1 from the structs: what ``@operation`` knows, said to drf-spectacular."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ResolvedComponent
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+
+from memory_site.problems import CATALOGUE
+from memory_site.wire.structs import HEADERS
+
+if TYPE_CHECKING:
+    from memory_site.wire.operation import Operation
+
+ALWAYS = (
+    "authentication_required",
+    "unsupported_auth_scheme",
+    "invalid_credentials",
+    "too_many_failures",
+    "permission_denied",
+    "not_acceptable",
+    "invalid_parameter",
+    "internal_error",
+    "timeout",
+    "unavailable",
+    "io_error",
+)
+WITH_BODY = (
+    "invalid_json",
+    "validation_failed",
+    "length_required",
+    "unsupported_media_type",
+    "body_too_large",
+    "outcome_unknown",
+)
+REFERENCE = "#/components/schemas/{name}"
+
+
+class ProblemObject(msgspec.Struct):
+    """An error (RFC 9457). Members beyond these depend on the code."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    retryable: bool
+
+
+class OperationSchema(AutoSchema):
+    """drf-spectacular's own, which finds everything it needs in ``extend_schema``."""
+
+    def get_tags(self) -> list[str]:
+        return [getattr(self.view, "basename", "")]
+
+
+class StructExtension(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]  # untyped
+    """A msgspec struct as a component, with the structs that it refers to."""
+
+    target_class = msgspec.Struct
+    match_subclasses = True
+
+    def get_name(self, auto_schema: AutoSchema, direction: str) -> str:
+        return struct_of(self.target).__name__
+
+    def map_serializer(self, auto_schema: AutoSchema, direction: str) -> dict[str, Any]:
+        struct = struct_of(self.target)
+        _, definitions = msgspec.json.schema_components([struct], ref_template=REFERENCE)
+        for name, schema in definitions.items():
+            if name != struct.__name__:
+                auto_schema.registry.register_on_missing(
+                    ResolvedComponent(  # type: ignore[no-untyped-call]  # untyped
+                        name=name, type=ResolvedComponent.SCHEMA, schema=schema, object=name
+                    )
+                )
+        return dict(definitions[struct.__name__])
+
+
+class BasicExtension(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # untyped
+    """The one way in."""
+
+    target_class = "memory_site.sites.basic.BasicAuthentication"
+    name = "basic"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        return {"type": "http", "scheme": "basic", "description": "The site's slug and one of its live secrets."}
+
+
+def struct_of(target: Any) -> type[msgspec.Struct]:
+    return target if isinstance(target, type) else type(target)
+
+
+def property_schemas(struct: type[msgspec.Struct]) -> tuple[dict[str, Any], list[str]]:
+    """Return the JSON Schemas of a struct's fields, and the names of the required ones."""
+    _, definitions = msgspec.json.schema_components([struct], ref_template=REFERENCE)
+    schema = definitions[struct.__name__]
+    return dict(schema["properties"]), list(schema.get("required", ()))
+
+
+def describe(operation: Operation[Any]) -> dict[str, Any]:
+    """Return what ``extend_schema`` is told of an operation."""
+    properties, required = property_schemas(operation.takes)
+    parameters = []
+    where: Literal["path", "header", "query"]
+    for field in operation.takes.__struct_fields__:
+        if field in operation.path:
+            where, name = "path", field
+        elif field in operation.headers:
+            where, name = "header", HEADERS[field]
+        elif field in operation.query:
+            where, name = "query", field
+        else:
+            continue
+        schema = without_null(properties[field])
+        parameters.append(
+            OpenApiParameter(
+                name,
+                schema,
+                where,
+                required=field in required,
+                description=schema.pop("description", ""),
+                many=False,
+            )
+        )
+    return {
+        "request": operation.body,
+        "parameters": parameters,
+        "responses": {operation.status: operation.returns, **problem_responses(operation)},
+    }
+
+
+def problem_responses(operation: Operation[Any]) -> dict[tuple[int, str], OpenApiResponse]:
+    """Return the errors that an operation can answer, by status, with their codes."""
+    codes = (*ALWAYS, *(WITH_BODY if operation.body else ()), *operation.problems)
+    by_status: dict[int, list[str]] = {}
+    for code in codes:
+        by_status.setdefault(CATALOGUE[code].status, []).append(code)
+    return {
+        (status, "application/problem+json"): OpenApiResponse(
+            ProblemObject, description=", ".join(f"`{code}`" for code in dict.fromkeys(found))
+        )
+        for status, found in sorted(by_status.items())
+    }
+
+
+def without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a parameter's schema without its null: a parameter that is not given is not there."""
+    if "anyOf" not in schema:
+        return dict(schema)
+    kept = [part for part in schema["anyOf"] if part != {"type": "null"}]
+    rest = {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
+    return {**kept[0], **rest} if len(kept) == 1 else {"anyOf": kept, **rest}
