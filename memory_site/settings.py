@@ -171,7 +171,7 @@ if ENVIRONMENT.https:
     CSRF_COOKIE_SECURE = True
 
 STATIC_URL = "/static/"
-STATIC_ROOT = STATE / "static"
+STATIC_ROOT = None
 STATICFILES_DIRS = [PROJECT / "memory_site" / "static"]
 WHITENOISE_USE_FINDERS = True
 

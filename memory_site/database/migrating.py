@@ -41,9 +41,7 @@ def migrating_alone(connection: BaseDatabaseWrapper) -> Iterator[None]:
         keeper.close()
 
 
-def _lift_timeouts(
-    execute: Callable[..., Any], sql: str, parameters: Any, many: bool, context: dict[str, Any]
-) -> Any:
+def _lift_timeouts(execute: Callable[..., Any], sql: str, parameters: Any, many: bool, context: dict[str, Any]) -> Any:
     connection: BaseDatabaseWrapper = context["connection"]
     if connection.in_atomic_block and connection.connection is not None:
         # On the driver's own cursor, since Django's would come here again.

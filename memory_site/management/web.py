@@ -46,9 +46,7 @@ def numeric_address(host: str, port: int) -> str:
             probe.bind(address)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise AddressTaken(
-                f"Port {port} of {host} is taken by another program. --port chooses another."
-            ) from None
+            raise AddressTaken(f"Port {port} of {host} is taken by another program. --port chooses another.") from None
         raise AddressTaken(f"{host} port {port} cannot be listened on: {error.strerror or error}.") from None
     return str(address[0])
 
