@@ -35,6 +35,8 @@ IdempotencyKey = Annotated[
         extra_json_schema={"minLength": 1, "maxLength": 255, "pattern": "^[!-~]{1,255}$"},
     ),
 ]
+# The text of an object, cut out of the request and never parsed.
+JsonObject = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object"})]
 Generation = Annotated[
     Int64 | None,
     Meta(description="Refuse with `stale_generation` unless the conversation is in this generation."),
@@ -68,11 +70,11 @@ class AppendItems(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     conversation_id: ConversationId
     items: Annotated[
-        list[msgspec.Raw],
+        list[JsonObject],
         Meta(
             description="1 to 250 JSON objects, kept byte for byte.",
             examples=[[{"role": "user", "content": "Hello"}]],
-            extra_json_schema={"minItems": 1, "maxItems": MAX_BATCH, "items": {"type": "object"}},
+            extra_json_schema={"minItems": 1, "maxItems": MAX_BATCH},
         ),
     ]
     expected_seq: Annotated[
@@ -161,10 +163,7 @@ class Item(msgspec.Struct):
             examples=["2026-01-31T12:00:00.000000Z"],
         ),
     ]
-    payload: Annotated[
-        msgspec.Raw,
-        Meta(description="The object, byte for byte as it was sent.", extra_json_schema={"type": "object"}),
-    ]
+    payload: Annotated[JsonObject, Meta(description="The object, byte for byte as it was sent.")]
 
 
 class Items(msgspec.Struct):

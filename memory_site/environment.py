@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from django.core.exceptions import ImproperlyConfigured
 
+VERSION = "0.1.0"
 PREFIX = "MEMORY_SITE_"
 # Read by the test runner and by the state folder's own module, before settings exist.
 ELSEWHERE = ("MEMORY_SITE_TEST_", "MEMORY_SITE_BENCH_", "MEMORY_SITE_STATE", "MEMORY_SITE_EMBEDDED_")

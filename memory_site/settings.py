@@ -7,7 +7,7 @@ import dj_database_url
 import django_stubs_ext
 
 from memory_site.database import embedded, state
-from memory_site.environment import PROJECT, read, split
+from memory_site.environment import PROJECT, VERSION, read, split
 
 django_stubs_ext.monkeypatch()
 
@@ -125,7 +125,7 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     "TITLE": "Memory Site",
     "DESCRIPTION": "The durable memory of AI agents.",
-    "VERSION": "0.1.0",
+    "VERSION": VERSION,
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_AUTHENTICATION": [],
@@ -196,6 +196,8 @@ LOGGING = {
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     "loggers": {
         "memory_site": {"level": ENVIRONMENT.log_level},
+        # Its records carry the arguments of a call.
+        "django_mcpz.calls": {"level": "CRITICAL", "propagate": False},
         # It names a 4xx a warning, without our words; the request line says it.
         "django.request": {"level": "CRITICAL"},
     },

@@ -7,6 +7,7 @@ from drf_spectacular.views import SpectacularJSONAPIView
 from memory_site import health
 
 urlpatterns = [
+    path("", include("memory_site.mcp")),
     path("v1/", include("conversations.urls")),
     path("v1/schema", SpectacularJSONAPIView.as_view(), name="schema"),
     path("healthz", health.healthz, name="healthz"),

@@ -55,6 +55,7 @@ def log_request(request: HttpRequest, response: HttpResponseBase, *, seconds: fl
             "request_id": request.request_id,  # type: ignore[attr-defined]
             "site": caller.site.slug if caller is not None else None,
             "method": request.method,
+            "tool": getattr(request, "tool", None),
             "route": match.route if match is not None else None,
             "status": response.status_code,
             "ms": round(seconds * 1000, 2),

@@ -16,8 +16,8 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSet
 
-from memory_site.problems import Problem
 from memory_site.wire import openapi
+from memory_site.wire.body import JSON, read_body
 from memory_site.wire.structs import (
     HEADERS,
     ValidationFailed,
@@ -30,7 +30,6 @@ from memory_site.wire.structs import (
 
 Call = TypeVar("Call", bound=msgspec.Struct)
 
-JSON = "application/json"
 
 encoder = msgspec.json.Encoder()
 
@@ -57,7 +56,7 @@ class Operation(Generic[Call]):
             query = {name: request.GET.getlist(name) for name in request.GET} if request.META["QUERY_STRING"] else {}
             values.update(read_query(query, self.takes, self.query))
             return self.named(lambda: convert_query(values, self.takes))
-        body = decode_body(read_body(request), self.decoder)
+        body = decode_body(read_body(request, max_bytes=settings.MAX_BODY_BYTES), self.decoder)
         if request.META["QUERY_STRING"]:
             read_query({name: request.GET.getlist(name) for name in request.GET}, self.takes, self.query)
         for field in body.__struct_fields__:
@@ -85,34 +84,6 @@ class Operation(Generic[Call]):
             if field in self.path or field in self.headers:
                 raise invalid_parameter(HEADERS.get(field, field), problem.detail) from None
             raise
-
-
-def read_body(request: HttpRequest) -> bytes:
-    """Return the body, refusing by the headers alone what can be refused so.
-
-    A chunked body has no Content-Length, and WSGI would give an empty one in its place: 411, never a 2xx.
-    """
-    meta = request.META
-    length = meta.get("CONTENT_LENGTH") or ""
-    if not length.isdecimal():
-        if length or meta.get("HTTP_TRANSFER_ENCODING"):
-            raise Problem("length_required", "Send the body with a Content-Length, not in chunks.")
-        return b""
-    media_type = (meta.get("CONTENT_TYPE") or "").partition(";")[0].strip().lower()
-    if media_type != JSON:
-        raise Problem("unsupported_media_type", f"Send the body as {JSON}.")
-    if meta.get("HTTP_CONTENT_ENCODING", "identity").strip().lower() not in ("", "identity"):
-        raise Problem("unsupported_media_type", "Send the body without a Content-Encoding.")
-    if int(length) > settings.MAX_BODY_BYTES:
-        raise Problem(
-            "body_too_large",
-            f"The body has {length} bytes; at most {settings.MAX_BODY_BYTES} are taken.",
-            limit=settings.MAX_BODY_BYTES,
-        )
-    body = request.body
-    if len(body) != int(length):
-        raise Problem("invalid_json", "The body ended before its Content-Length.")
-    return body
 
 
 class OperationViewSet(ViewSet):

@@ -16,6 +16,7 @@ import msgspec
 from memory_site.problems import Problem, pointer
 
 Call = TypeVar("Call", bound=msgspec.Struct)
+Decoded = TypeVar("Decoded")
 Result = TypeVar("Result", bound=msgspec.Struct)
 
 MAX_UINT64 = 2**64 - 1
@@ -64,7 +65,7 @@ class ValidationFailed(Problem):
         super().__init__("validation_failed", detail, field=pointer([field]) if field else "", **members)
 
 
-def decode_body(body: bytes, decoder: msgspec.json.Decoder[Call]) -> Call:
+def decode_body(body: bytes, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
     """Decode a body into the decoder's struct: strict RFC 8259 JSON in UTF-8, unknown fields refused.
 
     Raises ``invalid_json`` before ``validation_failed``, wherever in the text the first fault is.
