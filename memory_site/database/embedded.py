@@ -97,7 +97,7 @@ def _connect(state: Path, *, user: str, database: str) -> psycopg.Connection:
 
 
 class PostgreSQL:
-    """The server of one state folder. The caller holds the folder's lock, from before the start until after the stop."""
+    """The server of one state folder, whose lock the caller holds from before the start until after the stop."""
 
     def __init__(self, state: Path, *, settings: Mapping[str, str] | None = None) -> None:
         self.state = state
@@ -154,9 +154,9 @@ class PostgreSQL:
         locale = ("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
         tuning = [part for name, value in TUNING.items() for part in ("--set", f"{name}={value}")]
         # Trust: the socket's folder, which only its user can enter, is the lock on this door.
+        options = ("--username=postgres", "--auth=trust", "--data-checksums", "--no-instructions")
         done = subprocess.run(
-            [str(self._binaries / "initdb"), "-D", str(draft), "-U", "postgres", "--auth=trust", "--data-checksums"]
-            + ["--no-instructions", *locale, *tuning],
+            [self._binaries / "initdb", f"--pgdata={draft}", *options, *locale, *tuning],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -228,7 +228,7 @@ class PostgreSQL:
         log = self.state / "postgresql.log"
         if log.exists() and log.stat().st_size > LOG_BYTES:
             log.replace(log.with_suffix(".log.1"))
-        with self._changing, log.open("ab") as sink:
+        with self._changing, open(log, "ab", opener=_for_us_alone) as sink:
             if self._stopping.is_set():
                 raise StateError("PostgreSQL is not started any more: the server stops.")
             self._log_start = sink.tell()
@@ -333,6 +333,10 @@ class PostgreSQL:
         folder = socket_folder(self.state)
         if folder != self.data:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _for_us_alone(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _last_line(text: str) -> str:

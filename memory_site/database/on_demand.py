@@ -37,7 +37,7 @@ WITHOUT_DATABASE = {
 
 @contextmanager
 def database_for(arguments: Sequence[str]) -> Iterator[None]:
-    """Give the command in ``arguments`` a database and a secret key, if it wants them; ``up`` brings its own database."""
+    """Give the command in ``arguments`` a database and a secret key if it wants them; ``up`` sees to the database."""
     command = next(iter(arguments), "help")
     if command.startswith("-") or command in WITHOUT_DATABASE or {"-h", "--help", "--version"} & set(arguments):
         yield

@@ -102,7 +102,7 @@ def _create_user() -> pwd.struct_passwd:
 
 
 def binaries(state: Path, account: Account | None) -> Path:
-    """Return the folder of PostgreSQL's binaries, a copy in the state folder if the account cannot reach the wheel's."""
+    """Return the folder of PostgreSQL's binaries: the wheel's, or a copy of it that the account can reach."""
     specification = importlib.util.find_spec(WHEEL)
     if specification is None or not specification.submodule_search_locations:
         raise StateError(f"The package {WHEEL} is not installed: the embedded PostgreSQL comes with it.")
