@@ -1,0 +1,101 @@
+"""Make the sites and load what is read, in a process that has the product's settings; answers with the ground.
+
+``python -m bench.prepare ADDRESS PEERS_DSN``, run by ``bench.stage`` with ``MEMORY_SITE_STATE`` set.
+"""
+
+import sys
+import uuid
+from typing import Any
+
+import django
+
+django.setup()
+
+# Everything below knows models, and models know settings.
+from django.conf import settings  # noqa: E402
+from django.db import connection, transaction  # noqa: E402
+
+from bench.ground import Ground, Tenant  # noqa: E402
+from bench.workloads import LISTED, SIZES, payload, read_conversation  # noqa: E402
+from conversations import contracts, log  # noqa: E402
+from conversations.models import conversation_key  # noqa: E402
+from memory_site.database.embedded import connection_url  # noqa: E402
+from memory_site.sites.models import Credential, Site  # noqa: E402
+
+LOAD_CONVERSATIONS = """
+INSERT INTO conversation
+    (id, site_id, conversation_id, generation, first_seq, next_seq, created_at, last_appended_at)
+SELECT id, %(site)s::uuid, conversation_id, 0, 0, size,
+       now() - interval '2 days', now() - interval '1 day' + position * interval '1 second'
+FROM unnest(%(ids)s::uuid[], %(names)s::text[], %(sizes)s::bigint[])
+    WITH ORDINALITY AS loaded (id, conversation_id, size, position)
+"""
+LOAD_ITEMS = """
+INSERT INTO item (conversation_id, generation, seq, recorded_at, payload)
+SELECT id, 0, seq, now() - interval '2 days' + seq * interval '1 millisecond', %(payload)s::text
+FROM unnest(%(ids)s::uuid[], %(sizes)s::bigint[]) AS loaded (id, size), generate_series(0, size - 1) AS seq
+"""
+
+
+def make_tenant(slug: str) -> tuple[Site, Tenant]:
+    """Create a site with a credential."""
+    site = Site.objects.create(slug=slug, name="Benchmark")
+    return site, Tenant(str(site.id), slug, Credential.issue(site=site)[1])
+
+
+def load(site: Site) -> None:
+    """Load the conversations that are read, among as many others as are listed."""
+    sizes = {read_conversation(size): size for size in SIZES}
+    sizes |= {f"bench-listed-{number}": 1 for number in range(LISTED - len(sizes))}
+    parameters: dict[str, Any] = {
+        "site": site.id,
+        "ids": [conversation_key(site, name) for name in sizes],
+        "names": list(sizes),
+        "sizes": list(sizes.values()),
+        "payload": payload(),
+    }
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('statement_timeout', '0', true)")
+        cursor.execute(LOAD_CONVERSATIONS, parameters)
+        cursor.execute(LOAD_ITEMS, parameters)
+    with connection.cursor() as cursor:
+        for table in ("conversation", "item", "receipt"):
+            # Here and now, rather than by autovacuum in the middle of a round.
+            cursor.execute(f"VACUUM ANALYZE {table}")
+
+
+def list_statement(site: Site) -> tuple[str, list[Any]]:
+    """Return what the product asks for the first page of a list, which the ORM writes."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(execute: Any, sql: str, parameters: Any, many: bool, context: Any) -> Any:
+        asked.append((sql, parameters))
+        return execute(sql, parameters, many, context)
+
+    with connection.execute_wrapper(note):
+        log.list_conversations(site, contracts.ListConversations())
+    ((sql, parameters),) = asked
+    return sql, [str(value) if isinstance(value, uuid.UUID) else value for value in parameters]
+
+
+def main(address: str, peers_dsn: str) -> None:
+    _, writer = make_tenant("bench-writer")
+    site, reader = make_tenant("bench-reader")
+    load(site)
+    list_sql, list_parameters = list_statement(site)
+    ground = Ground(
+        address=address,
+        dsn=connection_url(settings.STATE),
+        peers_dsn=peers_dsn,
+        writer=writer,
+        reader=reader,
+        statements={"append": log.APPEND, "recall": log.RECALL, "replay": log.REPLAY, "list": list_sql},
+        list_parameters=list_parameters,
+        max_items=contracts.MAX_ITEMS,
+        max_bytes=settings.MAX_RESPONSE_BYTES,
+    )
+    print(ground.dump())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
