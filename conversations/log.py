@@ -228,25 +228,26 @@ def page_of(rows: list[statements.Row], *, newest_first: bool, asked: str, max_b
         return contracts.Items([])
     start, end = rows[0][0], rows[0][1]
     found = [] if rows[0][2] is None else rows
-    expected = range(end - 1, start - 1, -1) if newest_first else range(start, end)
-    for number, row in zip(expected, found, strict=False):
-        if row[2] != number:
-            raise corrupted(number)
-    if found and found[-1][5] + EMPTY_ANSWER > max_bytes:
+    too_large = bool(found) and found[-1][5] + EMPTY_ANSWER > max_bytes
+    if too_large:
+        # What is behind was not sent.
+        start, end = (found[-1][2], end) if newest_first else (start, found[-1][2] + 1)
+    if len(found) < end - start:
+        raise corrupted(min(set(range(start, end)).difference(row[2] for row in found)))
+    if too_large:
+        fits = sum(row[5] + EMPTY_ANSWER <= max_bytes for row in found)
         raise Problem(
             "response_too_large",
-            f"The answer would pass {max_bytes} bytes. Ask for a smaller `{asked}`: {len(found) - 1} fits.",
+            f"The answer would pass {max_bytes} bytes. Ask for a smaller `{asked}`: {fits} fits.",
             limit=max_bytes,
-            **{f"largest_{asked}": len(found) - 1},
+            **{f"largest_{asked}": fits},
         )
-    if len(found) < len(expected):
-        raise corrupted(expected[len(found)])
     items = [contracts.Item(row[2], row[3], msgspec.Raw(row[4])) for row in found]
     return contracts.Items(items[::-1] if newest_first else items)
 
 
 def corrupted(seq: int) -> Problem:
-    """Return the problem for a hole: it is named and never closed silently."""
+    """Return the problem for a hole, by its first missing number: it is never closed silently."""
     return Problem(
         "corrupted", f"Item {seq} is missing from this conversation. Restore it from a backup; see `verify`.", seq=seq
     )
@@ -259,13 +260,13 @@ def list_conversations(site: Site, call: contracts.ListConversations) -> contrac
     to meanwhile moves to the front, may be missed or met again by a running listing, and never hides another.
     Raises ``invalid_cursor`` for a cursor of another site or other filters.
     """
-    if call.limit == 0:
-        return contracts.Conversations([], None)
     filters = {"appended_after": call.appended_after, "appended_before": call.appended_before}
     bound_to = ("conversations", site.id, filters)
     listed = Conversation.objects.for_site(site).listed()
     if call.cursor is not None:
         listed = listed.after(*decode_cursor(call.cursor, tuple[datetime, str], bound_to=bound_to))
+    if call.limit == 0:
+        return contracts.Conversations([], None)
     page = (
         ConversationFilter(filters, queryset=listed)
         .qs.annotate(created=Rfc3339("created_at"), last_appended=Rfc3339("last_appended_at"))

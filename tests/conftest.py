@@ -22,6 +22,7 @@ from django.test.utils import setup_databases, teardown_databases
 
 from memory_site.sites.models import DEFAULT_PERMISSIONS, Credential, Site
 from memory_site.wsgi import application
+from tests.faults import Database, database_url
 
 ADDRESS = "http://localhost"
 
@@ -59,7 +60,8 @@ class Tenant:
         """Return a client of this site: in process, or of the server at ``address``."""
         if address is None:
             options["transport"] = httpx.WSGITransport(app=application)
-        return httpx.Client(base_url=address or ADDRESS, auth=self.auth, timeout=30, **options)
+        # Reading the certificates of the world costs 30 ms a client, and no test speaks TLS.
+        return httpx.Client(base_url=address or ADDRESS, auth=self.auth, timeout=30, verify=False, **options)
 
     def with_permissions(self, *permissions: str) -> "Tenant":
         """Return the same site with another credential."""
@@ -115,22 +117,18 @@ def conversation_id() -> str:
     return f"conversation-{secrets.token_hex(8)}"
 
 
-def database_url() -> str:
-    """Return the URL of the test database, for a server in a process of its own."""
-    settings = connection.settings_dict
-    password = f":{settings['PASSWORD']}" if settings["PASSWORD"] else ""
-    host, port = settings["HOST"], settings["PORT"]
-    name = settings["NAME"]
-    if str(host).startswith("/"):
-        return f"postgres://{settings['USER']}{password}@/{name}?host={host}"
-    return f"postgres://{settings['USER']}{password}@{host}:{port or 5432}/{name}"
-
-
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@pytest.fixture
+def database() -> Iterator[Database]:
+    """The test database as the tests' own process reaches it, to be broken on purpose."""
+    yield Database()
+    connection.close()
 
 
 @dataclass(frozen=True)
