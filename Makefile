@@ -43,7 +43,7 @@ bench: $(VENV)/.installed-dev
 	$(PY) -m bench $(ARGS)
 
 fuzz: $(VENV)/.installed-dev
-	$(PY) -m pytest -p tests.postgres_plugin fuzz $(ARGS)
+	MEMORY_SITE_TEST_FUZZ_EXAMPLES=1000 $(PY) -m pytest -p tests.postgres_plugin --timeout 0 tests/wire/test_fuzz.py $(ARGS)
 
 conformance: $(VENV)/.installed-dev
 	$(PY) -m pytest -p tests.postgres_plugin conformance $(ARGS)

@@ -125,8 +125,8 @@ def check_payload(payload: memoryview, field: str) -> int:
 class Appended(msgspec.Struct):
     """The numbers that a batch got."""
 
-    first_seq: Uint64
-    last_seq: Uint64
+    first_seq: Annotated[Uint64, Meta(description="Of the first item of the batch.", examples=[0])]
+    last_seq: Annotated[Uint64, Meta(description="Of the last item of the batch.", examples=[1])]
     generation: Annotated[int, Meta(ge=0, description="Counts the resets and deletions of the conversation.")]
 
 
@@ -155,7 +155,7 @@ class ReplayItems(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class Item(msgspec.Struct):
     """One record of a conversation."""
 
-    seq: Uint64
+    seq: Annotated[Uint64, Meta(description="0, 1, 2, … in the order of the appends.", examples=[0])]
     recorded_at: Annotated[
         str,
         Meta(
@@ -163,7 +163,10 @@ class Item(msgspec.Struct):
             examples=["2026-01-31T12:00:00.000000Z"],
         ),
     ]
-    payload: Annotated[JsonObject, Meta(description="The object, byte for byte as it was sent.")]
+    payload: Annotated[
+        JsonObject,
+        Meta(description="The object, byte for byte as it was sent.", examples=[{"role": "user", "content": "Hello"}]),
+    ]
 
 
 class Items(msgspec.Struct):
@@ -187,8 +190,12 @@ class ListedConversation(msgspec.Struct):
     """One conversation of a list; nothing of its contents."""
 
     conversation_id: ConversationId
-    created_at: Annotated[str, Meta(description="When its first item was stored.")]
-    last_appended_at: Annotated[str, Meta(description="When its last item was stored.")]
+    created_at: Annotated[
+        str, Meta(description="When its first item was stored.", examples=["2026-01-31T12:00:00.000000Z"])
+    ]
+    last_appended_at: Annotated[
+        str, Meta(description="When its last item was stored.", examples=["2026-01-31T12:00:00.000000Z"])
+    ]
 
 
 class Conversations(msgspec.Struct):

@@ -2,14 +2,14 @@
 
 from django.contrib import admin
 from django.urls import include, path
-from drf_spectacular.views import SpectacularJSONAPIView
 
-from memory_site import health
+from memory_site import health, schema
 
 urlpatterns = [
     path("", include("memory_site.mcp")),
     path("v1/", include("conversations.urls")),
-    path("v1/schema", SpectacularJSONAPIView.as_view(), name="schema"),
+    path("v1/schema", schema.schema, name="schema"),
+    path("v1/schema/page", schema.page, name="schema-page"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("admin/", admin.site.urls),

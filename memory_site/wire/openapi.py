@@ -8,9 +8,9 @@ import msgspec
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
 
-from memory_site.problems import CATALOGUE
+from memory_site.problems import CATALOGUE, Problem
 from memory_site.wire.structs import HEADERS
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ WITH_BODY = (
     "body_too_large",
     "outcome_unknown",
 )
+PROBLEM = "application/problem+json"
 REFERENCE = "#/components/schemas/{name}"
 
 
@@ -56,6 +57,13 @@ class OperationSchema(AutoSchema):
 
     def get_tags(self) -> list[str]:
         return [getattr(self.view, "basename", "")]
+
+    def get_operation_id(self) -> str:
+        return f"{self.get_tags()[0]}_{getattr(self.view, 'action', '')}"
+
+    def _is_list_view(self, serializer: Any = None) -> bool:
+        # A page is an object with a list in it, whatever the method is called.
+        return False
 
 
 class StructExtension(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]  # untyped
@@ -129,8 +137,20 @@ def describe(operation: Operation[Any]) -> dict[str, Any]:
     return {
         "request": operation.body,
         "parameters": parameters,
-        "responses": {operation.status: operation.returns, **problem_responses(operation)},
+        "responses": {**answers(operation), **problem_responses(operation)},
     }
+
+
+def answers(operation: Operation[Any]) -> dict[int, OpenApiResponse]:
+    """Return the good answers of an operation, the one that an Idempotency-Key brings back among them."""
+    words = (operation.returns.__doc__ or "").partition("\n")[0]
+    found = {operation.status: OpenApiResponse(operation.returns, description=words)}
+    if operation.headers and operation.status != 200:
+        found[200] = OpenApiResponse(
+            operation.returns,
+            description="The first answer to this Idempotency-Key again, with `Idempotent-Replayed: true`.",
+        )
+    return found
 
 
 def problem_responses(operation: Operation[Any]) -> dict[tuple[int, str], OpenApiResponse]:
@@ -140,8 +160,13 @@ def problem_responses(operation: Operation[Any]) -> dict[tuple[int, str], OpenAp
     for code in codes:
         by_status.setdefault(CATALOGUE[code].status, []).append(code)
     return {
-        (status, "application/problem+json"): OpenApiResponse(
-            ProblemObject, description=", ".join(f"`{code}`" for code in dict.fromkeys(found))
+        (status, PROBLEM): OpenApiResponse(
+            ProblemObject,
+            description=", ".join(f"`{code}`" for code in dict.fromkeys(found)),
+            examples=[
+                OpenApiExample(code, Problem(code, CATALOGUE[code].title + ".").as_dict(), media_type=PROBLEM)
+                for code in dict.fromkeys(found)
+            ],
         )
         for status, found in sorted(by_status.items())
     }
