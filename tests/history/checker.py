@@ -54,6 +54,8 @@ class Append(msgspec.Struct, frozen=True, tag=True):
     answers: tuple[Answer, ...] = ()
     """Every 2xx, in order: more than one when a client repeated a keyed call that had been answered."""
     expected_seq: int | None = None
+    broken: int = 0
+    """How many attempts ended with a broken connection or a 504."""
 
 
 class Read(msgspec.Struct, frozen=True, tag=True):

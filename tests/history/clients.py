@@ -227,7 +227,7 @@ class Attempt:
         began = time.monotonic()
         surprises: list[Event] = []
         fate: Fate | None = None
-        maybe_written = False
+        broken = 0
         while fate is None and time.monotonic() < began + PATIENCE:
             try:
                 reply = self.send()
@@ -238,15 +238,15 @@ class Attempt:
                 reply = Reply(504, BROKEN)
             self.patience = PATIENCE
             if reply.status in (200, 201):
-                if reply.repeated != (reply.status == 200) or (reply.repeated and not maybe_written):
+                if reply.repeated != (reply.status == 200) or (reply.repeated and broken == 0):
                     surprises.append(Surprise(f"{self.call}: {reply}"))
                 self.answers.append(reply.answer)
                 fate = Fate.OK
             elif reply.status == 504:
-                maybe_written = True
+                broken += 1
                 if self.key is None:
                     break
-            elif reply.status == 503 and maybe_written:
+            elif reply.status == 503 and broken:
                 # This attempt wrote nothing; what the one before it did is as unknown as before.
                 time.sleep(0.05)
             elif reply.status == 503 or (self.expected_seq is not None and reply.problem == "seq_conflict"):
@@ -267,6 +267,7 @@ class Attempt:
             ended=ended,
             answers=tuple(self.answers),
             expected_seq=self.expected_seq,
+            broken=broken,
         )
         return [append, *surprises]
 

@@ -1,0 +1,180 @@
+"""Whole servers to torment: ``manage.py up`` in a state folder of its own, with its workers and its PostgreSQL."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import psutil
+import psycopg
+
+from memory_site.database import processes
+from memory_site.database.embedded import connection_url
+from memory_site.environment import PROJECT
+from tests.conftest import free_port
+from tests.history.clients import Account
+
+MAKE_SITES = """
+import django, json, secrets
+django.setup()
+from memory_site.sites.models import Credential, Site
+made = []
+for _ in range(%d):
+    site = Site.objects.create(slug=f"site-{secrets.token_hex(4)}")
+    made.append((site.slug, Credential.issue(site=site)[1]))
+print(json.dumps(made))
+"""
+
+
+class Up:
+    """``manage.py up``, which can be killed in every way and started again on the same state."""
+
+    def __init__(self) -> None:
+        # Not below pytest's own folders: PostgreSQL's user may not enter those, and its socket's path is short.
+        self.state = Path(tempfile.mkdtemp(prefix="memory-site-", dir="/tmp"))
+        self.port = free_port()
+        self.environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("MEMORY_SITE_")
+        } | {
+            "MEMORY_SITE_STATE": str(self.state),
+            "MEMORY_SITE_LOG_LEVEL": "CRITICAL",
+            "DJANGO_SETTINGS_MODULE": "memory_site.settings",
+        }
+        self.environment.pop("DATABASE_URL", None)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and return when it can serve."""
+        self.process = subprocess.Popen(
+            [sys.executable, "manage.py", "up", "--port", str(self.port)],
+            cwd=PROJECT,
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+        )
+        self.wait_until_ready()
+
+    def wait_until_ready(self, *, patience: float = 60) -> None:
+        deadline = time.monotonic() + patience
+        while True:
+            with suppress(httpx.TransportError):
+                if httpx.get(f"http://127.0.0.1:{self.port}/readyz", timeout=10).status_code == 200:
+                    return
+            if self.up.poll() is not None:
+                raise RuntimeError(f"up ended with {self.up.returncode}")
+            if time.monotonic() > deadline:
+                raise TimeoutError("up is not ready")
+            time.sleep(0.05)
+
+    @property
+    def up(self) -> "subprocess.Popen[bytes]":
+        assert self.process is not None
+        return self.process
+
+    def make_accounts(self, count: int) -> list[Account]:
+        """Create sites, each with a credential."""
+        made = subprocess.run(
+            [sys.executable, "-c", MAKE_SITES % count],
+            cwd=PROJECT,
+            env=self.environment,
+            capture_output=True,
+            check=True,
+        )
+        return [Account(*pair) for pair in json.loads(made.stdout)]
+
+    def connect(self, *, user: str = "memory_site") -> psycopg.Connection:
+        """Return a connection past the server, as the application's role or as the superuser."""
+        return psycopg.connect(connection_url(self.state), user=user, autocommit=True)
+
+    def workers(self) -> list[psutil.Process]:
+        """Return the living web workers."""
+        found = []
+        for child in psutil.Process(self.up.pid).children():
+            with suppress(psutil.Error):
+                if "spawn_main" in " ".join(child.cmdline()) and child.status() != psutil.STATUS_ZOMBIE:
+                    found.append(child)
+        return found
+
+    def postgres(self) -> list[psutil.Process]:
+        """Return PostgreSQL's processes, the postmaster first."""
+        found = processes.postgres_of(self.state / "data")
+        return sorted(found, key=lambda process: process.ppid() in {other.pid for other in found})
+
+    def kill(self, victims: Sequence[psutil.Process]) -> None:
+        """SIGKILL all of these as nearly at once as can be: none gets to act on the death of another."""
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for victim in victims:
+                with suppress(psutil.NoSuchProcess):
+                    victim.send_signal(number)
+
+    def kill_everything(self) -> None:
+        """Kill the server, its workers and its database, as a machine does that loses its power (but for the disk)."""
+        self.kill([psutil.Process(self.up.pid), *self.workers(), *self.postgres()])
+        self.up.wait()
+
+    def terminate(self) -> int:
+        """Stop it in good order, and return its exit status."""
+        self.up.terminate()
+        return self.up.wait(60)
+
+    def remove(self) -> None:
+        """End what is left of it, however it fared, and its data."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.kill_everything()
+        if (self.state / "data").exists():
+            self.kill(self.postgres())
+        shutil.rmtree(self.state, ignore_errors=True)
+
+
+@contextmanager
+def running_up() -> Iterator[Up]:
+    """Start a whole server and remove it afterwards."""
+    server = Up()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@contextmanager
+def serving(application: str, *, database: str, port: int, threads: int = 8, **environment: str) -> Iterator[None]:
+    """Serve a WSGI application with one worker on a database, from the tests' own modules if need be."""
+    given: Mapping[str, str] = {
+        "DATABASE_URL": database,
+        "MEMORY_SITE_DATABASE_DIRECT": "true",
+        "MEMORY_SITE_SECRET_KEY": "x" * 50,
+        "MEMORY_SITE_LOG_LEVEL": "CRITICAL",
+        **environment,
+    }
+    command = ["granian", "--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port), "--http", "1", "--no-ws"]
+    command += ["--blocking-threads", str(threads), "--blocking-threads-idle-timeout", "600", "--log-level", "warning"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command, application],
+        cwd=PROJECT,
+        env={**os.environ, **given},
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while True:
+            with suppress(httpx.TransportError):
+                httpx.get(f"http://127.0.0.1:{port}/healthz")
+                break
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{application} does not start")
+            time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
