@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import httpx
 import pytest
@@ -61,7 +61,8 @@ class Tenant:
         if address is None:
             options["transport"] = httpx.WSGITransport(app=application)
         # Reading the certificates of the world costs 30 ms a client, and no test speaks TLS.
-        return httpx.Client(base_url=address or ADDRESS, auth=self.auth, timeout=30, verify=False, **options)
+        options = {"timeout": 30, "verify": False, **options}
+        return httpx.Client(base_url=address or ADDRESS, auth=self.auth, **options)
 
     def with_permissions(self, *permissions: str) -> "Tenant":
         """Return the same site with another credential."""
@@ -145,13 +146,15 @@ def start_server(_database: None) -> Iterator[Callable[..., Server]]:
     """Start servers that end with the session; options are environment variables in lower case."""
     started: list[Server] = []
 
-    def start(*, workers: int = 2, threads: int = 4, **environment: str) -> Server:
+    def start(*, workers: int = 2, threads: int = 4, stderr: IO[bytes] | None = None, **environment: str) -> Server:
         port = free_port()
         process = subprocess.Popen(
-            [sys.executable, "-m", "granian", "--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port)]
-            + ["--workers", str(workers), "--blocking-threads", str(threads), "--blocking-threads-idle-timeout", "600"]
-            + ["--http", "1", "--respawn-failed-workers", "--no-ws", "--log-level", "warning"]
-            + ["memory_site.wsgi:application"],
+            [
+                *(sys.executable, "-m", "granian", "--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port)),
+                *("--workers", str(workers), "--blocking-threads", str(threads)),
+                *("--blocking-threads-idle-timeout", "600", "--http", "1", "--respawn-failed-workers", "--no-ws"),
+                *("--log-level", "warning", "memory_site.wsgi:application"),
+            ],
             env={
                 **os.environ,
                 "DATABASE_URL": database_url(),
@@ -160,6 +163,7 @@ def start_server(_database: None) -> Iterator[Callable[..., Server]]:
                 "MEMORY_SITE_LOG_LEVEL": "ERROR",
                 **{name.upper(): value for name, value in environment.items()},
             },
+            stderr=stderr,
         )
         server = Server(f"http://127.0.0.1:{port}", port, process)
         started.append(server)

@@ -13,11 +13,11 @@ def read_body(request: HttpRequest, *, max_bytes: int) -> bytes:
     A chunked body has no Content-Length, and WSGI would give an empty one in its place: 411, never a 2xx.
     """
     meta = request.META
-    length = meta.get("CONTENT_LENGTH") or ""
-    if not length.isdecimal():
-        if length or meta.get("HTTP_TRANSFER_ENCODING"):
-            raise Problem("length_required", "Send the body with a Content-Length, not in chunks.")
-        return b""
+    length = meta.get("CONTENT_LENGTH") or "0"
+    if not length.isdecimal() or meta.get("HTTP_TRANSFER_ENCODING"):
+        raise Problem("length_required", "Send the body with a Content-Length, not in chunks.")
+    if int(length) == 0:
+        return b""  # nothing that could have a type
     media_type = (meta.get("CONTENT_TYPE") or "").partition(";")[0].strip().lower()
     if media_type != JSON:
         raise Problem("unsupported_media_type", f"Send the body as {JSON}.")

@@ -14,7 +14,8 @@ from django.db import connection
 
 from conversations.models import Conversation
 from tests.calls import append, assert_problem, body_of, items_address, new_id, post, recall, replay, stored
-from tests.conftest import Database, Server, Tenant
+from tests.conftest import Server, Tenant
+from tests.faults import Database
 
 KIBIBYTE = 1024
 MAX_PAYLOAD = 256 * KIBIBYTE

@@ -101,7 +101,7 @@ def test_a_key_that_does_not_fit_is_refused_and_named(server: Server, tenant: Te
         response = client.post(
             f"/v1/conversations/{conversation_id}/items",
             json={"items": [{}]},
-            headers=[(b"Idempotency-Key", key.encode("latin-1"))],  # type: ignore[list-item]
+            headers=[(b"Idempotency-Key", key.encode("latin-1"))],
         )
         if response.headers.get("content-type") is None:
             # The HTTP server itself refuses what may not stand in a header.

@@ -3,8 +3,9 @@
 import httpx
 import pytest
 
-from conversations.models import Conversation, Item
-from tests.calls import append, assert_problem, payloads_of, recall, replay
+from conversations.models import Conversation
+from conversations.models import Item as StoredItem
+from tests.calls import Item, append, assert_problem, payloads_of, recall, replay
 from tests.conversations.test_recall import OTHER_THAN_WHOLE_NUMBERS
 
 
@@ -17,7 +18,8 @@ def filled(client: httpx.Client, conversation_id: str) -> str:
 
 
 def test_pages_cover_the_log_and_a_short_one_is_the_last(client: httpx.Client, filled: str) -> None:
-    pages, offset = [], 0
+    pages: list[list[Item]] = []
+    offset = 0
     while not pages or len(pages[-1]) == 400:
         pages.append(replay(client, filled, offset=offset, limit=400))
         offset = pages[-1][-1].seq + 1
@@ -82,7 +84,7 @@ def test_what_is_said_twice_or_unknown_is_refused(client: httpx.Client, conversa
 
 def test_a_smaller_offset_than_retention_kept_starts_at_the_first_kept(client: httpx.Client, filled: str) -> None:
     conversation = Conversation.objects.get(conversation_id=filled)
-    Item.objects.filter(conversation=conversation, seq__lt=1000).delete()
+    StoredItem.objects.filter(conversation=conversation, seq__lt=1000).delete()
     Conversation.objects.filter(pk=conversation.pk).update(first_seq=1000)
     assert [item.seq for item in replay(client, filled, limit=10)] == list(range(1000, 1010))
     assert [item.seq for item in replay(client, filled, offset=999, limit=10)] == list(range(1000, 1010))
@@ -93,7 +95,7 @@ def test_a_smaller_offset_than_retention_kept_starts_at_the_first_kept(client: h
 def test_a_page_with_a_hole_fails_and_names_the_first_missing_number(
     client: httpx.Client, filled: str, missing: list[int], first: int
 ) -> None:
-    Item.objects.filter(conversation__conversation_id=filled, seq__in=missing).delete()
+    StoredItem.objects.filter(conversation__conversation_id=filled, seq__in=missing).delete()
     offset = max(first - 100, 0)
     response = client.get(f"/v1/conversations/{filled}/replay?offset={offset}")
     assert_problem(response, "corrupted", seq=first)
