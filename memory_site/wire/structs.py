@@ -31,7 +31,8 @@ TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:
 # "Expected `int`, got `str` - at `$.items[3].text`": the place, and what stands before it.
 PLACE = re.compile(r"^(?P<what>.*?)(?: - at `(?P<place>(?:key in )?[^`]*)`)?$", re.DOTALL)
 STEP = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")
-FIELD = re.compile(r"(?:unknown|required) field `([^`]*)`")
+FIELD = re.compile(r"(?:unknown|required) field `(.*)`$", re.DOTALL)
+LONGEST_NAME = 100  # characters of an unknown name that an answer repeats
 
 Uint64 = Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"maximum": MAX_UINT64})]
 """A whole number from 0 to 2^64 - 1. msgspec has no bound that large: the struct calls ``check_uint64``."""
@@ -68,7 +69,8 @@ class ValidationFailed(Problem):
 def decode_body(body: bytes, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
     """Decode a body into the decoder's struct: strict RFC 8259 JSON in UTF-8, unknown fields refused.
 
-    Raises ``invalid_json`` before ``validation_failed``, wherever in the text the first fault is.
+    Raises ``invalid_json`` before ``validation_failed``, wherever in the text the first fault is. Of a key given twice
+    the last counts, and what the one before holds does not matter.
     """
     try:
         # msgspec.Raw is cut out unread: bytes that are no UTF-8 would pass in it (and CESU surrogates too).
@@ -77,13 +79,21 @@ def decode_body(body: bytes, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
         raise Problem("invalid_json", f"The body is not UTF-8: byte {error.start} is no part of a character.") from None
     try:
         return decoder.decode(body)
-    except msgspec.ValidationError as error:
+    except msgspec.ValidationError:
         check_json(body)
-        raise problem_of(error) from None
+        try:
+            return decoder.decode(last_of_each_key(body))
+        except msgspec.ValidationError as error:
+            raise problem_of(error) from None
     except msgspec.DecodeError as error:
         raise invalid_json(error) from None
     except RecursionError:
         raise Problem("invalid_json", "The JSON is nested too deeply; 128 levels are always accepted.") from None
+
+
+def last_of_each_key(body: bytes) -> bytes:
+    """Return an object without the values that a later one of the same key replaces; raise ``ValidationError``."""
+    return msgspec.json.encode(msgspec.json.decode(body, type=dict[str, msgspec.Raw]))
 
 
 def check_json(body: bytes) -> None:
@@ -114,8 +124,15 @@ def problem_of(error: msgspec.ValidationError) -> Problem:
     path: list[str | int] = [name or index for name, index in STEP.findall(place)]
     named = FIELD.search(what)
     if named:
-        path.append(named[1])
+        name = shortened(named[1])
+        path.append(name)
+        what = f"{what[: named.start(1)]}{name}`"
     return Problem("validation_failed", f"{what}." + (f" See `{pointer(path)}`." if path else ""), field=pointer(path))
+
+
+def shortened(name: str) -> str:
+    """Return a name that the client made up, in a length that an answer can repeat."""
+    return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "…"
 
 
 # -- Queries and headers: strings ----------------------------------------------------------------------------
@@ -161,7 +178,8 @@ def read_query(query: dict[str, list[str]], struct: type[msgspec.Struct], names:
     for name, given in query.items():
         if name not in names:
             known = ", ".join(sorted(names)) or "none"
-            raise invalid_parameter(name, f"Unknown query parameter `{name}`. Known here: {known}.")
+            unknown = shortened(name)
+            raise invalid_parameter(unknown, f"Unknown query parameter `{unknown}`. Known here: {known}.")
         parameter = parameters[name]
         if parameter.repeatable:
             values[name] = [read_text(name, text, parameter.type) for text in given]
