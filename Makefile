@@ -45,8 +45,15 @@ bench: $(VENV)/.installed-dev
 fuzz: $(VENV)/.installed-dev
 	MEMORY_SITE_TEST_FUZZ_EXAMPLES=1000 $(PY) -m pytest -p tests.postgres_plugin --timeout 0 tests/wire/test_fuzz.py $(ARGS)
 
-conformance: $(VENV)/.installed-dev
-	$(PY) -m pytest -p tests.postgres_plugin conformance $(ARGS)
+conformance: $(VENV)/.installed-dev .venv-conformance/.installed
+	MEMORY_SITE_TEST_CONFORMANCE=$(abspath .venv-conformance) $(PY) -m pytest -p tests.postgres_plugin --timeout 0 -s tests/conformance $(ARGS)
+
+# The official suite of MCP, on a Node of its own.
+.venv-conformance/.installed: tests/conformance/requirements.lock
+	$(PYTHON) -m venv .venv-conformance
+	.venv-conformance/bin/pip install --quiet --require-hashes -r tests/conformance/requirements.lock
+	PATH=$(abspath .venv-conformance)/bin:$$PATH npm install --prefix .venv-conformance --no-fund --no-audit --no-package-lock --silent @modelcontextprotocol/conformance@0.2.0-alpha.12
+	@touch $@
 
 # A stamp says that the lock file it is newer than has been installed: a second run takes no time.
 $(VENV)/.installed: requirements.lock | $(PY)
