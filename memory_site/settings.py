@@ -106,6 +106,8 @@ MAX_MCP_BODY_BYTES = ENVIRONMENT.max_mcp_body_bytes
 MAX_RESPONSE_BYTES = ENVIRONMENT.max_response_bytes
 MAX_MCP_RESPONSE_BYTES = ENVIRONMENT.max_mcp_response_bytes
 # The edge refuses by the announced length before a byte is read; Django's own limit would answer in HTML.
+TRUSTED_PROXIES = ENVIRONMENT.trusted_proxies
+METRICS_TOKEN = ENVIRONMENT.metrics_token
 DATA_UPLOAD_MAX_MEMORY_SIZE = max(MAX_BODY_BYTES, MAX_MCP_BODY_BYTES)
 
 # -- The API -----------------------------------------------------------------------------------------------
@@ -119,7 +121,7 @@ REST_FRAMEWORK = {
     "DEFAULT_METADATA_CLASS": None,
     "EXCEPTION_HANDLER": "memory_site.wire.rest.problem_response",
     "UNAUTHENTICATED_USER": None,
-    "NUM_PROXIES": ENVIRONMENT.trusted_proxies,
+    "NUM_PROXIES": TRUSTED_PROXIES,
     "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {

@@ -3,13 +3,14 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from memory_site import health, schema
+from memory_site import health, metrics, schema
 
 urlpatterns = [
     path("", include("memory_site.mcp")),
     path("v1/", include("conversations.urls")),
     path("v1/schema", schema.schema, name="schema"),
     path("v1/schema/page", schema.page, name="schema-page"),
+    path("metrics", metrics.metrics, name="metrics"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
     path("admin/", admin.site.urls),

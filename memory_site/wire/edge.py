@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from memory_site.problems import Problem
-from memory_site.wire import rest
+from memory_site.wire import metrics, rest
 
 log = logging.getLogger("memory_site.requests")
 
@@ -36,7 +36,9 @@ class Edge:
             response["Cache-Control"] = "no-store"
             response["X-Content-Type-Options"] = "nosniff"
             response["Content-Security-Policy"] = NOTHING_TO_LOAD
-        log_request(request, response, seconds=time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        metrics.count_request(request, response, seconds=seconds)
+        log_request(request, response, seconds=seconds)
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:

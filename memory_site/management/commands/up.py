@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 import signal
 import socket
 import sys
@@ -79,6 +80,7 @@ class Command(BaseCommand):
         # Every worker carries it; the next start knows by it what belongs to this one.
         os.environ[RUN_MARK] = run
         address = web.numeric_address(host, port)
+        self._make_room_for_figures()
 
         if not os.environ.get("DATABASE_URL"):
             database = PostgreSQL(settings.STATE)
@@ -100,6 +102,13 @@ class Command(BaseCommand):
         )
         ignore_signals()
         self._say("Stopping.")
+
+    def _make_room_for_figures(self) -> None:
+        """Give the workers a folder to count in; what an earlier run counted is over."""
+        folder = settings.STATE / "metrics"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
 
     def _take(self, hold: Hold) -> None:
         for _ in range(300):
