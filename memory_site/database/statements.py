@@ -1,14 +1,24 @@
 """The one write path, and its counterpart for reads: SQL in, rows out, a database error in the client's words."""
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeAlias
 
 from django.db import Error as DatabaseError
 from django.db import connection
+from django.db.backends.utils import CursorWrapper
+from django.db.transaction import atomic
 
 from memory_site.database import failures
+from memory_site.problems import Problem
 
 Row: TypeAlias = tuple[Any, ...]
+
+
+class Run(Protocol):
+    """What runs a statement of a transaction."""
+
+    def __call__(self, sql: str, parameters: Mapping[str, Any], *, known: tuple[str, ...] = ()) -> list[Row]: ...
 
 
 class Refused(Exception):
@@ -33,16 +43,38 @@ def write(sql: str, parameters: Mapping[str, Any], *, known: tuple[str, ...] = (
         cursor = connection.cursor()
     except DatabaseError as error:
         raise failures.problem_of(error, committing=False) from error
+    with cursor:
+        return _run(cursor, sql, parameters, known=known, committing=True)
+
+
+@contextmanager
+def transaction() -> Iterator[Run]:
+    """Run several statements that are on disk together or not at all; give what runs one and returns its rows.
+
+    For what a single statement cannot do: ``write()`` holds its locks for less time. Errors are those of ``write()``;
+    after one of them the transaction must be left, since PostgreSQL answers its COMMIT with a silent rollback.
+    """
+    if connection.in_atomic_block:
+        raise RuntimeError("transaction() commits by itself: it has no place inside another")
+    committing = failed = False
+
+    def run(sql: str, parameters: Mapping[str, Any], *, known: tuple[str, ...] = ()) -> list[Row]:
+        nonlocal failed
+        try:
+            with connection.cursor() as cursor:
+                return _run(cursor, sql, parameters, known=known, committing=False)
+        except (Problem, Refused):
+            failed = True
+            raise
+
     try:
-        with cursor:
-            cursor.execute(sql, parameters)
-            rows: list[Row] = cursor.fetchall()
-            return rows
+        with atomic():
+            yield run
+            if failed:
+                raise RuntimeError("a statement failed and the transaction went on")
+            committing = True
     except DatabaseError as error:
-        constraint = failures.constraint_of(error)
-        if constraint is not None and constraint in known:
-            raise Refused(constraint) from None
-        raise failures.problem_of(error, committing=True) from error
+        raise failures.problem_of(error, committing=committing) from error
 
 
 def read(sql: str, parameters: Mapping[str, Any]) -> list[Row]:
@@ -54,3 +86,17 @@ def read(sql: str, parameters: Mapping[str, Any]) -> list[Row]:
             return rows
     except DatabaseError as error:
         raise failures.problem_of(error, committing=False) from error
+
+
+def _run(
+    cursor: CursorWrapper, sql: str, parameters: Mapping[str, Any], *, known: tuple[str, ...], committing: bool
+) -> list[Row]:
+    try:
+        cursor.execute(sql, parameters)
+        rows: list[Row] = cursor.fetchall()
+        return rows
+    except DatabaseError as error:
+        constraint = failures.constraint_of(error)
+        if constraint is not None and constraint in known:
+            raise Refused(constraint) from None
+        raise failures.problem_of(error, committing=committing) from error

@@ -52,6 +52,18 @@ CATALOGUE: dict[str, Kind] = {
     "seq_conflict": Kind(409, "Sequence conflict"),
     "stale_generation": Kind(409, "Stale generation"),
     "corrupted": Kind(500, "Conversation corrupted"),
+    # Records and checkpoints
+    "precondition_failed": Kind(412, "Precondition failed"),
+    "reserved_key": Kind(403, "Reserved key"),
+    "namespace_not_durable": Kind(409, "Namespace not durable"),
+    "revision_conflict": Kind(409, "Revision conflict"),
+    "checkpoint_conflict": Kind(409, "Checkpoint conflict"),
+    "checkpoint_deleted": Kind(410, "Checkpoint deleted"),
+    "checkpoint_is_latest": Kind(409, "Checkpoint is the latest"),
+    "restore_budget_exceeded": Kind(422, "Restore budget exceeded"),
+    "capsule_too_large": Kind(413, "Capsule too large"),
+    "bundle_too_large": Kind(413, "Bundle too large"),
+    "too_many_references": Kind(400, "Too many references"),
     # Storage
     "timeout": Kind(503, "Timed out", retry_after=1),
     "unavailable": Kind(503, "Database unavailable", retry_after=2),

@@ -8,10 +8,11 @@ import msgspec
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
 
 from memory_site.problems import CATALOGUE, Problem
-from memory_site.wire.structs import HEADERS
+from memory_site.wire.structs import HEADERS, parameters_of
 
 if TYPE_CHECKING:
     from memory_site.wire.operation import Operation
@@ -37,6 +38,7 @@ WITH_BODY = (
     "body_too_large",
     "outcome_unknown",
 )
+JSON = "application/json"
 PROBLEM = "application/problem+json"
 REFERENCE = "#/components/schemas/{name}"
 
@@ -111,10 +113,11 @@ def property_schemas(struct: type[msgspec.Struct]) -> tuple[dict[str, Any], list
 
 def describe(operation: Operation[Any]) -> dict[str, Any]:
     """Return what ``extend_schema`` is told of an operation."""
-    properties, required = property_schemas(operation.takes)
+    takes: type[msgspec.Struct] = operation.takes
+    properties, required = property_schemas(takes)
     parameters = []
     where: Literal["path", "header", "query"]
-    for field in operation.takes.__struct_fields__:
+    for field in takes.__struct_fields__:
         if field in operation.path:
             where, name = "path", field
         elif field in operation.headers:
@@ -124,6 +127,8 @@ def describe(operation: Operation[Any]) -> dict[str, Any]:
         else:
             continue
         schema = without_null(properties[field])
+        if where == "query" and parameters_of(takes)[field].repeatable:
+            schema = as_list(schema)
         parameters.append(
             OpenApiParameter(
                 name,
@@ -135,7 +140,7 @@ def describe(operation: Operation[Any]) -> dict[str, Any]:
             )
         )
     return {
-        "request": operation.body,
+        "request": {JSON: OpenApiTypes.ANY} if operation.body_field else operation.body,
         "parameters": parameters,
         "responses": {**answers(operation), **problem_responses(operation)},
     }
@@ -143,9 +148,18 @@ def describe(operation: Operation[Any]) -> dict[str, Any]:
 
 def answers(operation: Operation[Any]) -> dict[int, OpenApiResponse]:
     """Return the good answers of an operation, the one that an Idempotency-Key brings back among them."""
-    words = (operation.returns.__doc__ or "").partition("\n")[0]
-    found = {operation.status: OpenApiResponse(operation.returns, description=words)}
-    if operation.headers and operation.status != 200:
+    returns = operation.returns
+    if returns is None:
+        found = {operation.status: OpenApiResponse(description="Done.")}
+    elif returns is msgspec.Raw:
+        found = {operation.status: OpenApiResponse(OpenApiTypes.ANY, description="The JSON text, as it was sent.")}
+    else:
+        words = (returns.__doc__ or "").partition("\n")[0]
+        found = {operation.status: OpenApiResponse(returns, description=words)}
+    for status, words in operation.also.items():
+        has_content = returns is not None and status < 300
+        found[status] = OpenApiResponse(returns if has_content else None, description=words)
+    if "idempotency_key" in operation.headers and operation.status != 200:
         found[200] = OpenApiResponse(
             operation.returns,
             description="The first answer to this Idempotency-Key again, with `Idempotent-Replayed: true`.",
@@ -155,7 +169,7 @@ def answers(operation: Operation[Any]) -> dict[int, OpenApiResponse]:
 
 def problem_responses(operation: Operation[Any]) -> dict[tuple[int, str], OpenApiResponse]:
     """Return the errors that an operation can answer, by status, with their codes."""
-    codes = (*ALWAYS, *(WITH_BODY if operation.body else ()), *operation.problems)
+    codes = (*ALWAYS, *(WITH_BODY if operation.decoder else ()), *operation.problems)
     by_status: dict[int, list[str]] = {}
     for code in codes:
         by_status.setdefault(CATALOGUE[code].status, []).append(code)
@@ -170,6 +184,13 @@ def problem_responses(operation: Operation[Any]) -> dict[tuple[int, str], OpenAp
         )
         for status, found in sorted(by_status.items())
     }
+
+
+def as_list(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a parameter that may be repeated: of a text or a list of them, the list."""
+    lists = [part for part in schema.get("anyOf", ()) if part.get("type") == "array"]
+    rest = {name: value for name, value in schema.items() if name != "anyOf"}
+    return {**lists[0], **rest} if lists else schema
 
 
 def without_null(schema: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ MAX_UINT64 = 2**64 - 1
 MAX_INT64 = 2**63 - 1
 
 # Fields of a call that are headers over REST; over MCP they are arguments like the others.
-HEADERS = {"idempotency_key": "Idempotency-Key"}
+HEADERS = {"idempotency_key": "Idempotency-Key", "if_match": "If-Match", "if_none_match": "If-None-Match"}
 
 WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)")
 # RFC 3339 section 5.6, with the offset that a point in time needs.
@@ -151,7 +151,7 @@ def parameters_of(struct: type[msgspec.Struct]) -> dict[str, Parameter]:
     found = {}
     for name, hint in get_type_hints(struct).items():
         plain = bare(hint)
-        if plain is list or get_origin(plain) is list:
+        if get_origin(plain) is list:
             found[name] = Parameter(bare(get_args(plain)[0]), repeatable=True)
         else:
             found[name] = Parameter(plain, repeatable=False)
@@ -159,12 +159,16 @@ def parameters_of(struct: type[msgspec.Struct]) -> dict[str, Parameter]:
 
 
 def bare(hint: Any) -> Any:
-    """Return a type hint without ``Annotated`` and without ``| None``."""
+    """Return a type hint without ``Annotated`` and without ``| None``.
+
+    Of several types it is the one that a text in a query or a header can be: the list, or else the text.
+    """
     if get_origin(hint) is Annotated:
         return bare(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
-        (only,) = (bare(part) for part in get_args(hint) if part is not NoneType)
-        return only
+        parts = [bare(part) for part in get_args(hint) if part is not NoneType]
+        lists = [part for part in parts if get_origin(part) is list]
+        return parts[0] if len(parts) == 1 else lists[0] if lists else str
     return hint
 
 
