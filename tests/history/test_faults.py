@@ -17,7 +17,7 @@ import pytest
 
 from tests.history.checker import Append, Event, Fate, violations
 from tests.history.clients import Account, Connection, Load, load, read_everything
-from tests.history.servers import Up, running_up
+from tests.history.servers import Up, running_up, until
 
 SECONDS = float(os.environ.get("MEMORY_SITE_TEST_SECONDS", "0"))
 FAULTS_EVERY = 3.0
@@ -172,7 +172,5 @@ def test_sigterm_lets_running_requests_finish(up: Up, accounts: list[Account]) -
 def wait_until_somebody_waits(up: Up) -> None:
     """Return when a request waits for a lock."""
     with up.connect() as watcher:
-        deadline = time.monotonic() + 5
-        while not watcher.execute("SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'").rowcount:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        until(lambda: watcher.execute(waiting).rowcount > 0)
