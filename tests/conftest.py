@@ -141,6 +141,13 @@ class Server:
     process: subprocess.Popen[bytes]
 
 
+# As ``up`` serves, without what it starts besides.
+SERVE = """
+from memory_site.management.web import serve
+serve(address="127.0.0.1", port={port}, workers={workers}, threads={threads}, on_start=lambda: None)
+"""
+
+
 @pytest.fixture(scope="session")
 def start_server(_database: None) -> Iterator[Callable[..., Server]]:
     """Start servers that end with the session; options are environment variables in lower case."""
@@ -149,12 +156,7 @@ def start_server(_database: None) -> Iterator[Callable[..., Server]]:
     def start(*, workers: int = 2, threads: int = 4, stderr: IO[bytes] | None = None, **environment: str) -> Server:
         port = free_port()
         process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "granian", "--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port)),
-                *("--workers", str(workers), "--blocking-threads", str(threads)),
-                *("--blocking-threads-idle-timeout", "600", "--http", "1", "--respawn-failed-workers", "--no-ws"),
-                *("--log-level", "warning", "memory_site.wsgi:application"),
-            ],
+            [sys.executable, "-c", SERVE.format(port=port, workers=workers, threads=threads)],
             env={
                 **os.environ,
                 "DATABASE_URL": database_url(),
