@@ -108,6 +108,8 @@ class Final(NamedTuple):
 
     items: dict[Log, list[Stored]]
     listed: dict[str, list[str]]
+    refused: list[str]
+    """Reads that were not answered."""
 
 
 def payload_of(call: str, index: int, size: int) -> str:
@@ -120,7 +122,7 @@ def violations(events: Iterable[Event], final: Final) -> list[Violation]:
     """Return every promise that this history breaks."""
     appends: dict[Log, list[Append]] = defaultdict(list)
     reads: dict[Log, list[Read]] = defaultdict(list)
-    found = []
+    found = [Violation(Kind.SURPRISE, text) for text in final.refused]
     for event in events:
         match event:
             case Append():

@@ -355,7 +355,7 @@ def load(port: int, accounts: Sequence[Account], *, name: str, writers: int = 12
 
 def read_everything(port: int, accounts: Sequence[Account], events: Iterable[Event]) -> Final:
     """Read every conversation that is listed or occurs in the events, whole, and what each site lists."""
-    final = Final({}, {})
+    final = Final({}, {}, [])
     for account in accounts:
         connection = Connection(port, account)
         listed, cursor = [], ""
@@ -367,15 +367,18 @@ def read_everything(port: int, accounts: Sequence[Account], events: Iterable[Eve
         named = {event.log for event in events if not isinstance(event, Surprise)}
         for log in named | {(account.site, conversation) for conversation in listed}:
             if log[0] == account.site:
-                final.items[log] = _read_whole(connection, log[1])
+                final.items[log] = _read_whole(connection, log[1], final.refused)
         connection.close()
     return final
 
 
-def _read_whole(connection: Connection, conversation: str) -> list[Stored]:
+def _read_whole(connection: Connection, conversation: str, refused: list[str]) -> list[Stored]:
     items: list[Stored] = []
     while True:
         reply = connection.call("GET", f"/v1/conversations/{conversation}/replay?offset={len(items)}&limit={PAGE}")
+        if reply.status != 200:
+            refused.append(f"{conversation}: {reply}")
+            return items
         page = reply.items
         items += page
         if len(page) < PAGE:

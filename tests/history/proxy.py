@@ -1,6 +1,7 @@
 """A proxy between server and PostgreSQL that knows which message commits an append, and can lose it or its answer."""
 
 import random
+import re
 import socket
 import struct
 import tempfile
@@ -59,9 +60,13 @@ class Proxy:
         acts = iter([act])
         self.decide = lambda: next(acts, Act.PASS)
 
-    def at_random(self, share: float) -> None:
-        """Do either to this share of them."""
-        self.decide = lambda: random.choice((Act.DROP, Act.SWALLOW)) if random.random() < share else Act.PASS
+    def at_random(self, share: float, *acts: Act) -> None:
+        """Do one of these to this share of them."""
+        self.decide = lambda: random.choice(acts) if random.random() < share else Act.PASS
+
+    def in_front_of(self, database: str) -> str:
+        """Return the database's URL with the proxy in the place of its host."""
+        return re.sub(r"@.*?/(.*?)(\?.*)?$", rf"@/\1?host={self.host}", database)
 
     def _accept(self) -> None:
         while True:

@@ -56,6 +56,7 @@ class Story:
     )
     items: list[Stored] = field(default_factory=lambda: stored(("a", 2), ("b", 3), ("c", 1), ("whole", 2)))
     listed: list[str] = field(default_factory=lambda: ["conversation"])
+    refused: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.events += [
@@ -68,6 +69,7 @@ class Story:
         final = Final(
             {LOG: self.items, OTHER: stored(("elsewhere", 1))},
             {"site": self.listed, "other-site": ["conversation"]},
+            self.refused,
         )
         return {violation.kind for violation in violations(self.events, final)}
 
@@ -88,6 +90,11 @@ def test_a_good_history_is_green(story: Story) -> None:
 
 def test_an_answer_that_must_not_be_is_red(story: Story) -> None:
     story.events.append(Surprise("500 internal_error"))
+    assert story.kinds() == {Kind.SURPRISE}
+
+
+def test_a_log_that_cannot_be_read_is_red(story: Story) -> None:
+    story.refused.append("500 corrupted")
     assert story.kinds() == {Kind.SURPRISE}
 
 

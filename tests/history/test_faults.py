@@ -11,11 +11,14 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import LiteralString
 
 import psutil
+import psycopg
 import pytest
+from psycopg.sql import SQL
 
-from tests.history.checker import Append, Event, Fate, violations
+from tests.history.checker import Append, Event, Fate, Kind, violations
 from tests.history.clients import Account, Connection, Load, load, read_everything
 from tests.history.servers import Up, running_up, until
 
@@ -139,6 +142,33 @@ def test_nothing_is_lost_when_the_whole_server_is_killed(up: Up, accounts: list[
             up.start()
             clients.wait_for(50)
     assert broken(clients) > 0
+
+
+def test_without_synchronous_commit_the_same_check_is_red(up: Up, accounts: list[Account]) -> None:
+    """Or the test before this one would prove nothing: an acknowledgement before the flush is lost with the memory."""
+    kinds: set[Kind] = set()
+    with up.connect(user="postgres") as administrator:
+        set_for_new_connections(administrator, "SET synchronous_commit = off")
+    for _ in range(4):
+        with load(up.port, accounts, name=f"run-{secrets.token_hex(4)}") as clients:
+            clients.wait_for(100)
+            victims = up.postgres()
+            up.kill(victims)
+            psutil.wait_procs(victims[:1], timeout=30)
+            clients.wait_for(20)
+            events = clients.finish()
+        kinds = {violation.kind for violation in violations(events, read_everything(up.port, accounts, events))}
+        if Kind.LOST in kinds:
+            break
+    with up.connect(user="postgres") as administrator:
+        set_for_new_connections(administrator, "RESET synchronous_commit")
+    assert Kind.LOST in kinds
+
+
+def set_for_new_connections(administrator: psycopg.Connection, change: LiteralString) -> None:
+    """Change the application's role, and let every connection be a new one."""
+    administrator.execute(SQL("ALTER ROLE memory_site {}").format(SQL(change)))
+    administrator.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'memory_site'")
 
 
 def test_sigterm_under_load_loses_nothing(up: Up, accounts: list[Account]) -> None:
