@@ -4,6 +4,7 @@ import uuid
 from datetime import datetime
 from typing import ClassVar, Self
 
+from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
 from django.db.models import F, Q
 
@@ -54,6 +55,8 @@ class Conversation(models.Model):
 
     class Meta:
         db_table = "conversation"
+        # To look at pages is one thing, to take a whole conversation away another.
+        permissions = (("export_conversation", "Can export conversations"),)
         constraints: ClassVar[list[models.BaseConstraint]] = [
             # A pruner that overtakes the writers, or a counter that went back, would hide or reuse numbers.
             models.CheckConstraint(
@@ -106,6 +109,11 @@ class Item(models.Model):
 
     class Meta:
         db_table = "item"
+        indexes: ClassVar[list[models.Index]] = [
+            # The console's count of items by hour. It notes the times of stretches of the table, not of items: what an
+            # append pays for it could not be measured.
+            BrinIndex(F("recorded_at"), name="item_by_time", autosummarize=True),
+        ]
 
     def __str__(self) -> str:
         return f"item {self.seq}"

@@ -5,13 +5,9 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
-from memory_site.database import statements
+from memory_site.database.facts import lacking_durability
 from memory_site.problems import Problem
 from memory_site.wire import rest
-
-# Without any of these an acknowledged write may be lost with the power: that cannot be seen from a process's death.
-DURABLE_SETTINGS = ("fsync", "full_page_writes", "synchronous_commit")
-READ_SETTINGS = "SELECT name, setting FROM pg_settings WHERE name = ANY(%(names)s::text[])"
 
 
 def healthz(request: HttpRequest) -> HttpResponse:
@@ -22,8 +18,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
 def readyz(request: HttpRequest) -> HttpResponse:
     """Say whether requests can be served: database reachable, migrated and durable. Changes nothing."""
     try:
-        settings: dict[str, str] = dict(statements.read(READ_SETTINGS, {"names": list(DURABLE_SETTINGS)}))
-        lacking = [name for name in DURABLE_SETTINGS if settings.get(name) == "off"]
+        lacking = lacking_durability()
         if lacking:
             raise Problem(
                 "unavailable",

@@ -21,8 +21,8 @@ CSRF_TRUSTED_ORIGINS = split(ENVIRONMENT.allowed_origins)
 SECRET_KEY = ENVIRONMENT.secret_key or state.read_secret_key(STATE) or secrets.token_urlsafe(50)
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
-    "django.contrib.auth",
+    "memory_site.admin_config.ConsoleConfig",
+    "memory_site.admin_config.OperatorsConfig",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
@@ -40,8 +40,8 @@ INSTALLED_APPS = [
 # and steps aside elsewhere (Django's own stack costs every request about 175 µs).
 MIDDLEWARE = [
     "memory_site.wire.edge.Edge",
-    "memory_site.console.StaticFiles",
     "memory_site.console.Security",
+    "memory_site.console.StaticFiles",
     "memory_site.console.ContentSecurityPolicy",
     "memory_site.console.Sessions",
     "memory_site.console.Common",
@@ -145,8 +145,13 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 LOGIN_URL = "admin:login"
+SESSION_COOKIE_AGE = 12 * 60 * 60
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
+# Calls of the API from the same browser do not carry them.
+SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = "/admin/"
+CSRF_FAILURE_VIEW = "memory_site.error_pages.csrf_failure"
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 X_FRAME_OPTIONS = "DENY"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
@@ -179,6 +184,9 @@ WHITENOISE_USE_FINDERS = True
 
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
+DATE_FORMAT = "Y-m-d"
+DATETIME_FORMAT = "Y-m-d H:i:s"
+TIME_FORMAT = "H:i:s"
 USE_TZ = True
 TIME_ZONE = "UTC"
 

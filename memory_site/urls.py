@@ -2,6 +2,7 @@
 
 from django.contrib import admin
 from django.urls import include, path
+from django.views.generic import RedirectView
 
 from memory_site import health, metrics, schema
 
@@ -13,10 +14,11 @@ urlpatterns = [
     path("metrics", metrics.metrics, name="metrics"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
+    path("admin", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
 ]
 
-handler400 = "memory_site.wire.edge.bad_request"
-handler403 = "memory_site.wire.edge.permission_denied"
-handler404 = "memory_site.wire.edge.not_found"
-handler500 = "memory_site.wire.edge.server_error"
+handler400 = "memory_site.error_pages.bad_request"
+handler403 = "memory_site.error_pages.permission_denied"
+handler404 = "memory_site.error_pages.not_found"
+handler500 = "memory_site.error_pages.server_error"

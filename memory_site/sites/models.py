@@ -49,6 +49,14 @@ class Site(models.Model):
     def __str__(self) -> str:
         return self.slug
 
+    def disable(self) -> bool:
+        """Refuse every credential of the site from the next request on; return whether it was enabled."""
+        return bool(type(self).objects.filter(pk=self.pk, disabled_at=None).update(disabled_at=Now()))
+
+    def enable(self) -> bool:
+        """Accept the site's live credentials again; return whether it was disabled."""
+        return bool(type(self).objects.filter(pk=self.pk, disabled_at__isnull=False).update(disabled_at=None))
+
 
 class CredentialQuerySet(models.QuerySet["Credential"]):
     def for_site(self, site: Site) -> Self:

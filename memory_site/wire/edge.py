@@ -42,9 +42,8 @@ class Edge:
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Answer and log what no view caught; people get Django's page instead."""
-        response = rest.answer(rest.problem_of(exception))
-        return None if request.path_info.startswith(PAGES) else response
+        """Answer and log what no view caught; people get a page instead, of ``handler500``."""
+        return None if request.path_info.startswith(PAGES) else rest.answer(rest.problem_of(exception))
 
 
 def log_request(request: HttpRequest, response: HttpResponseBase, *, seconds: float) -> None:
