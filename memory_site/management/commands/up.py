@@ -1,17 +1,17 @@
 """``manage.py up``: everything, in one process that a person or a service manager starts and stops."""
 
+import base64
+import json
 import os
 import secrets
 import shutil
-import signal
 import socket
 import sys
 import threading
 import time
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from types import FrameType
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from django.conf import settings
@@ -22,12 +22,11 @@ from django.db import connections
 from memory_site.database.embedded import PostgreSQL
 from memory_site.database.processes import RUN_MARK, end_run
 from memory_site.database.state import Hold, StateError
-from memory_site.management import web
+from memory_site.management import signals, web
 from memory_site.management.first_run import FirstRun, ensure_first_run
 
 THIS_MACHINE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 """How a client on this machine reaches a server that listens on every address."""
-STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def whole_number(*, at_least: int, at_most: int) -> Callable[[str], int]:
@@ -60,7 +59,7 @@ class Command(BaseCommand):
     def handle(self, *, host: str, port: int, workers: int, threads: int, **_: Any) -> None:
         """Run until SIGINT or SIGTERM; everything that was started is stopped again, whatever happens."""
         try:
-            with ExitStack() as started, stopping_on_signals():
+            with ExitStack() as started, signals.leaving_on_signals():
                 self._run(started, host=host, port=port, workers=workers, threads=threads)
         except (StateError, web.AddressTaken) as error:
             self.stderr.write(str(error))
@@ -100,7 +99,7 @@ class Command(BaseCommand):
             threads=threads,
             on_start=lambda: self._announce(address=address, port=port, url=url),
         )
-        ignore_signals()
+        signals.ignore()
         self._say("Stopping.")
 
     def _make_room_for_figures(self) -> None:
@@ -149,6 +148,10 @@ class Command(BaseCommand):
             """-d '{"items":[{"hello":"world"}]}' """
             f"{url}/v1/conversations/first-conversation/items",
             "",
+            "And this is the configuration of an MCP client that sends headers:",
+            "",
+            f"  {mcp_configuration(first, url)}",
+            "",
         ]
         self._say("\n".join(lines))
 
@@ -171,40 +174,13 @@ class Command(BaseCommand):
         self.stdout.flush()
 
 
+def mcp_configuration(first: FirstRun, url: str) -> str:
+    """Return the JSON that most MCP clients take, filled in."""
+    basic = base64.b64encode(f"{first.slug}:{first.secret}".encode()).decode()
+    server = {"type": "http", "url": f"{url}/mcp", "headers": {"Authorization": f"Basic {basic}"}}
+    return json.dumps({"mcpServers": {"memory": server}})
+
+
 def _reachable_name(host: str) -> str:
     name = THIS_MACHINE.get(host, host)
     return f"[{name}]" if ":" in name else name
-
-
-class _Stop(BaseException):
-    """A signal asked to stop before the web server listened to signals itself."""
-
-
-@contextmanager
-def stopping_on_signals() -> Iterator[None]:
-    """Turn a signal into an orderly way out of the block: without it SIGTERM would leave the database running."""
-
-    def stop(*_: object) -> None:
-        ignore_signals()
-        raise _Stop
-
-    for number in STOPPING_SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, stop)
-    try:
-        yield
-    except _Stop:
-        pass
-    finally:
-        ignore_signals()
-
-
-def ignore_signals() -> None:
-    """Let nothing interrupt the stopping of what was started."""
-
-    def ignore(_: int, __: FrameType | None) -> None: ...
-
-    # A function and not SIG_IGN, which children would inherit.
-    for number in STOPPING_SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, ignore)
