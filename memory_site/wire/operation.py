@@ -19,6 +19,7 @@ from rest_framework.viewsets import ViewSet
 from memory_site.wire import openapi
 from memory_site.wire.body import JSON, read_body
 from memory_site.wire.path import check_path
+from memory_site.wire.rest import JSONNegotiation
 from memory_site.wire.structs import (
     HEADERS,
     ValidationFailed,
@@ -129,6 +130,7 @@ class Operation(Generic[Call]):
 class OperationViewSet(ViewSet):
     """A viewset whose actions are operations. Access is judged before content negotiation, so a 401 comes first."""
 
+    content_negotiation_class = JSONNegotiation
     http_method_names = ["get", "post", "put", "patch", "delete", "head"]  # noqa: RUF012  # as Django declares it
 
     @property

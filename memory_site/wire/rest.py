@@ -11,7 +11,7 @@ from typing import IO, Any
 from django.core.exceptions import DisallowedHost, RequestDataTooBig, SuspiciousOperation
 from django.db import Error as DatabaseError
 from django.http import Http404, HttpResponse
-from rest_framework import exceptions, parsers, renderers
+from rest_framework import exceptions, negotiation, parsers, renderers
 
 from memory_site.database import failures
 from memory_site.problems import Problem
@@ -37,6 +37,15 @@ class JSONRenderer(renderers.BaseRenderer):
 
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
         return data if isinstance(data, bytes) else b""
+
+
+class JSONNegotiation(negotiation.DefaultContentNegotiation):
+    """REST framework's own; what nearly every client accepts is seen at once, where all of it costs a tenth."""
+
+    def select_renderer(self, request: Any, renderers: Any, format_suffix: str | None = None) -> Any:
+        if request.META.get("HTTP_ACCEPT", "*/*") in ("*/*", JSONRenderer.media_type):
+            return renderers[0], renderers[0].media_type
+        return super().select_renderer(request, renderers, format_suffix)
 
 
 def answer(problem: Problem) -> HttpResponse:
