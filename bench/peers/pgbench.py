@@ -19,7 +19,8 @@ PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 # Variables live as long as the client: the conversation is named by a query of its own, once in thousands of calls.
 NEXT_CONVERSATION = """\\if :calls % :calls_per_conversation = 0
 SELECT md5(:name::text || :owner::text || (:calls::bigint / :calls_per_conversation::bigint)::text)::uuid AS id,
-       'bench-' || :name::text || :owner::text || (:calls::bigint / :calls_per_conversation::bigint)::text AS conversation_id \\gset
+       'bench-' || :name::text || :owner::text ||
+           (:calls::bigint / :calls_per_conversation::bigint)::text AS conversation_id \\gset
 \\endif
 \\set calls :calls + 1
 \\set number :calls * 8 + :client_id
@@ -61,11 +62,12 @@ class PgBench(Driver):
 
     def script(self, workload: Workload) -> str:
         """Return the statement with pgbench's variables in place of psycopg's placeholders."""
-        sql = self.ground.statements[workload.kind]
+        # A colon in the format of a time would be taken for a variable.
+        sql = self.ground.statements[workload.kind].replace(":MI:SS", "' || ':' || 'MI' || ':' || 'SS")
         if workload.kind == "list":
             return sql.replace("%s", ":parameter") + ";\n"
-        # Variables cannot be null, and a colon in the format of a time would be taken for one of them.
-        sql = re.sub(r"%\(expected_\w+\)s", "NULL", sql).replace(":MI:SS", "' || ':' || 'MI' || ':' || 'SS")
+        # Variables cannot be null.
+        sql = re.sub(r"%\(expected_\w+\)s", "NULL", sql)
         key = "sha256(int8send(%(number)s::bigint))" if workload.keyed else "NULL"
         sql = re.sub(r"%\((key|content)_digest\)s", key, sql)
         before = {"append": NEXT_CONVERSATION, "replay": NEXT_PAGE}.get(workload.kind, "")
