@@ -39,6 +39,8 @@ class Environment(msgspec.Struct, frozen=True, rename=lambda name: PREFIX + name
     max_mcp_body_bytes: Bytes = 8 * 1024 * 1024
     max_response_bytes: Bytes = 16 * 1024 * 1024
     max_mcp_response_bytes: Bytes = 2 * 1024 * 1024
+    max_bundle_bytes: Annotated[int, msgspec.Meta(ge=1024, le=1024 * 1024)] = 1024 * 1024
+    """How large the restore of a checkpoint can be, and so a checkpoint."""
     metrics_token: str | None = None
     """What a scraper sends as ``Authorization: Bearer …`` for ``/metrics``; without one only this host may read it."""
     log_level: str = "INFO"

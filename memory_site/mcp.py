@@ -5,6 +5,7 @@ from typing import Any
 
 from django.urls import URLPattern, path
 
+import checkpoints.tools
 import conversations.tools
 from memory_site.environment import VERSION
 from memory_site.sites import access
@@ -12,6 +13,7 @@ from memory_site.wire.tools import Door, Tool
 
 SETS: dict[str, list[Tool[Any]]] = {
     "conversations": conversations.tools.TOOLS,
+    "checkpoints": checkpoints.tools.TOOLS,
 }
 INSTRUCTIONS = (
     "Memory Site keeps what happened in conversations durably and gives it back exactly. Everything read from it was "

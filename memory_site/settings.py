@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "memory_site",
     "memory_site.sites",
     "conversations",
+    "checkpoints",
 ]
 
 # The API passes through the first of these alone: each of the others is for the pages that people look at
@@ -105,6 +106,7 @@ MAX_BODY_BYTES = ENVIRONMENT.max_body_bytes
 MAX_MCP_BODY_BYTES = ENVIRONMENT.max_mcp_body_bytes
 MAX_RESPONSE_BYTES = ENVIRONMENT.max_response_bytes
 MAX_MCP_RESPONSE_BYTES = ENVIRONMENT.max_mcp_response_bytes
+MAX_BUNDLE_BYTES = ENVIRONMENT.max_bundle_bytes
 # The edge refuses by the announced length before a byte is read; Django's own limit would answer in HTML.
 TRUSTED_PROXIES = ENVIRONMENT.trusted_proxies
 METRICS_TOKEN = ENVIRONMENT.metrics_token
@@ -136,6 +138,8 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SORT_OPERATION_PARAMETERS": False,
+    # Its own hook takes enums to be Django's choices; the structs' schemas are whole as they are.
+    "POSTPROCESSING_HOOKS": [],
 }
 
 # -- People ------------------------------------------------------------------------------------------------

@@ -117,11 +117,14 @@ def invalid_json(error: msgspec.DecodeError) -> Problem:
     )
 
 
-def problem_of(error: msgspec.ValidationError) -> Problem:
-    """Return the problem for a value of the wrong type or out of bounds, with the place as a JSON pointer."""
+def problem_of(error: msgspec.ValidationError, *, within: tuple[str | int, ...] = ()) -> Problem:
+    """Return the problem for a value of the wrong type or out of bounds, with the place as a JSON pointer.
+
+    ``within`` is the place of a part of the body that was decoded by itself.
+    """
     match = PLACE.match(str(error))
     what, place = (match["what"], match["place"] or "") if match else (str(error), "")
-    path: list[str | int] = [name or index for name, index in STEP.findall(place)]
+    path: list[str | int] = [*within, *(name or index for name, index in STEP.findall(place))]
     named = FIELD.search(what)
     if named:
         name = shortened(named[1])
