@@ -5,6 +5,7 @@
 #   make lint                   style, types, import contracts, migrations, deployment check, OpenAPI
 #   make bench                  the benchmark
 #   make fuzz, make conformance longer runs of their own
+#   make soak                   kill everything for minutes (SOAK_SECONDS=120 for each kind of fault), and check the history
 #
 # PYTHON=python3.13 uses that Python, in a virtual environment of its own.
 
@@ -18,7 +19,7 @@ given = $(if $(filter command,$(firstword $(origin $(1)))),--$(2) $($(1)))
 UP_OPTIONS = $(call given,HOST,host) $(call given,PORT,port) $(call given,WORKERS,workers)
 TEST_PROCESSES ?= 2
 
-.PHONY: up test lint bench fuzz conformance
+.PHONY: up test lint bench fuzz conformance soak
 
 up: $(VENV)/.installed
 	$(PY) manage.py up $(UP_OPTIONS) $(ARGS)
@@ -47,6 +48,10 @@ fuzz: $(VENV)/.installed-dev
 
 conformance: $(VENV)/.installed-dev .venv-conformance/.installed
 	MEMORY_SITE_TEST_CONFORMANCE=$(abspath .venv-conformance) $(PY) -m pytest -p tests.postgres_plugin --timeout 0 -s tests/conformance $(ARGS)
+
+SOAK_SECONDS ?= 120
+soak: $(VENV)/.installed-dev
+	MEMORY_SITE_TEST_SECONDS=$(SOAK_SECONDS) $(PY) -m pytest -p tests.postgres_plugin --timeout 0 tests/history $(ARGS)
 
 # The official suite of MCP, on a Node of its own.
 .venv-conformance/.installed: tests/conformance/requirements.lock

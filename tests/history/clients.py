@@ -212,6 +212,8 @@ class Attempt:
         self.key = call if keyed else None
         self.patience = PATIENCE
         self.answers: list[Answer] = []
+        # A long run fills the hot conversation.
+        self.may_be_refused_with = {"conversation_full"} | ({"seq_conflict"} if expected_seq is not None else set())
         fence = "" if expected_seq is None else f'"expected_seq":{expected_seq},'
         payloads = ",".join(payload_of(call, index, size) for index in range(size))
         self.content = f'{{{fence}"items":[{payloads}]}}'
@@ -249,7 +251,7 @@ class Attempt:
             elif reply.status == 503 and broken:
                 # This attempt wrote nothing; what the one before it did is as unknown as before.
                 time.sleep(0.05)
-            elif reply.status == 503 or (self.expected_seq is not None and reply.problem == "seq_conflict"):
+            elif reply.status == 503 or reply.problem in self.may_be_refused_with:
                 # With a key, a refusal says of the attempts before it that they wrote nothing: keys come first.
                 fate = Fate.REFUSED
             else:
