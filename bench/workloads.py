@@ -59,11 +59,10 @@ SIZES = (200, 10_000, 100_000)
 
 
 def payload() -> str:
-    """Return the JSON text of an item: 1 KB, such as an agent's turn has."""
-    words = "The deployment finished, and all checks passed; the log of the migration is attached below. "
-    start, end = '{"role":"assistant","content":"', '"}'
-    room = PAYLOAD_BYTES - len(start) - len(end)
-    return start + (words * (room // len(words) + 1))[:room] + end
+    """Return the JSON text of an item: 1 KB, such as the result of an agent's tool."""
+    rows = [f'{{"id":{1000 + n},"title":"Invoice {n}","amount":{n * 12.5},"tags":["paid"]}}' for n in range(15)]
+    start, end = '{"role":"tool","tool_call_id":"call_7f3k2m9q","rows":[' + ",".join(rows) + '],"note":"', '"}'
+    return start + "." * (PAYLOAD_BYTES - len(start) - len(end)) + end
 
 
 def read_conversation(size: int) -> str:

@@ -14,7 +14,7 @@ from bench.workloads import ITEMS_PER_CONVERSATION, Workload, payload, read_conv
 PGBENCH = "MEMORY_SITE_BENCH_PGBENCH"
 """The environment variable with the program's path."""
 RATE = re.compile(r"^tps = ([\d.]+)", re.MULTILINE)
-PLACEHOLDER = re.compile(r"%\((\w+)\)s")
+PLACEHOLDER = re.compile(r"%\((\w+)\)[sb]")
 
 # Variables live as long as the client: the conversation is named by a query of its own, once in thousands of calls.
 NEXT_CONVERSATION = """\\if :calls % :calls_per_conversation = 0
