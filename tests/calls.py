@@ -2,6 +2,7 @@
 
 import secrets
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -74,6 +75,34 @@ def payloads_of(items: list[Item]) -> list[str]:
 def stored(client: httpx.Client, conversation_id: str) -> list[str]:
     """Return every payload of a conversation of up to a thousand items."""
     return payloads_of(replay(client, conversation_id))
+
+
+def put_record(
+    client: httpx.Client, namespace: str, key: str, value: str | bytes, *, query: str = "", **headers: str
+) -> httpx.Response:
+    """Put a JSON text under a key; headers are given in lower case, with ``_`` for ``-``."""
+    sent = {**JSON, **{name.replace("_", "-"): given for name, given in headers.items()}}
+    content = value.encode() if isinstance(value, str) else value
+    return client.put(f"/v1/namespaces/{namespace}/records/{quote(key)}{query}", content=content, headers=sent)
+
+
+def bundle(
+    checkpoint_id: str, *, expected_revision: int = 0, goal: str = "to remember", **others: Any
+) -> dict[str, Any]:
+    """Return the body of a checkpoint; anything of it can be given."""
+    capsule = {"goal": goal, "summary": "", "next_action": "", "constraints": [], "decisions": [], "open_tasks": []}
+    return {
+        "checkpoint_id": checkpoint_id,
+        "agent_id": "coder",
+        "session_id": "one",
+        "expected_revision": expected_revision,
+        "capsule": capsule,
+        **others,
+    }
+
+
+def save(client: httpx.Client, namespace: str, body: dict[str, Any]) -> httpx.Response:
+    return client.post(f"/v1/namespaces/{namespace}/checkpoints", json=body)
 
 
 def assert_problem(response: httpx.Response, code: str, **members: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from memory_site.sites.models import PERMISSIONS
-from tests.calls import append, assert_problem, new_id
+from tests.calls import append, assert_problem, bundle, new_id, put_record, save
 from tests.conftest import Tenant, make_tenant
 
 SECRET = "xylophone"
@@ -43,7 +43,9 @@ class Example:
         return client.request(method, self.path.format(id=id), json=self.body, headers=self.headers)
 
 
-# The id is that of the first site's conversation.
+NAMESPACE = "v1/namespaces/<str:namespace>"
+
+# The id is that of the first site's conversation, and of its namespace.
 EXAMPLES: dict[tuple[str, str], Example] = {
     ("GET", "v1/conversations"): Example("/v1/conversations?limit=1000"),
     ("POST", "v1/conversations/<str:conversation_id>/items"): Example(
@@ -51,12 +53,27 @@ EXAMPLES: dict[tuple[str, str], Example] = {
     ),
     ("GET", "v1/conversations/<str:conversation_id>/recall"): Example("/v1/conversations/{id}/recall?count=1000"),
     ("GET", "v1/conversations/<str:conversation_id>/replay"): Example("/v1/conversations/{id}/replay"),
+    ("GET", f"{NAMESPACE}/records"): Example("/v1/namespaces/{id}/records"),
+    ("GET", f"{NAMESPACE}/records/<key:key>"): Example("/v1/namespaces/{id}/records/a/b"),
+    ("PUT", f"{NAMESPACE}/records/<key:key>"): Example("/v1/namespaces/{id}/records/a/b", [1], {"If-Match": '"1"'}),
+    ("DELETE", f"{NAMESPACE}/records/<key:key>"): Example("/v1/namespaces/{id}/records/a/b"),
+    ("POST", f"{NAMESPACE}/checkpoints"): Example(
+        "/v1/namespaces/{id}/checkpoints", bundle("checkpoint-3", expected_revision=2)
+    ),
+    ("GET", f"{NAMESPACE}/checkpoints/<str:checkpoint_id>"): Example("/v1/namespaces/{id}/checkpoints/checkpoint-1"),
+    ("DELETE", f"{NAMESPACE}/checkpoints/<str:checkpoint_id>"): Example("/v1/namespaces/{id}/checkpoints/checkpoint-1"),
+    ("GET", f"{NAMESPACE}/sessions/<str:agent_id>/<str:session_id>/latest"): Example(
+        "/v1/namespaces/{id}/sessions/coder/one/latest"
+    ),
 }
 
 
 def store(client: httpx.Client, id: str) -> None:  # noqa: A002
     """Store something of every kind under an id, with the secret word in it."""
     append(client, id, f'{{"a":"{SECRET}"}}', f'{{"b":"{SECRET}"}}', key="k")
+    put_record(client, id, "a/b", f'"{SECRET}"')
+    for revision in range(2):
+        save(client, id, bundle(f"checkpoint-{revision + 1}", expected_revision=revision, goal=SECRET))
 
 
 def everything(client: httpx.Client, id: str) -> list[Any]:  # noqa: A002
