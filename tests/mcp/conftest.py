@@ -9,21 +9,24 @@ import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.conftest import Tenant
-
 Result = TypeVar("Result")
 MODERN = "2026-07-28"
 MODES = ("legacy", "auto", MODERN)
 
 
 def with_client(
-    address: str, auth: tuple[str, str], run: Callable[[Client], Awaitable[Result]], *, mode: str = "auto"
+    address: str,
+    auth: tuple[str, str],
+    run: Callable[[Client], Awaitable[Result]],
+    *,
+    mode: str = "auto",
+    headers: dict[str, str] | None = None,
 ) -> Result:
     """Run a coroutine with a connected official client, which gets nothing but a URL and credentials."""
 
     async def connect() -> Result:
         async with (
-            httpx2.AsyncClient(auth=auth, timeout=30) as http,
+            httpx2.AsyncClient(auth=auth, timeout=30, headers=headers) as http,
             Client(streamable_http_client(address, http_client=http), mode=mode) as client,
         ):
             return await run(client)
@@ -45,7 +48,3 @@ def call(client: httpx.Client, tool: str, arguments: str, *, address: str = "/mc
     )
     answer = response.json()
     return answer.get("result", answer.get("error"))
-
-
-def client_for(tenant: Tenant) -> httpx.Client:
-    return tenant.client()
