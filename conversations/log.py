@@ -38,7 +38,8 @@ WITH place AS (
     INSERT INTO conversation AS c
         (id, site_id, conversation_id, generation, first_seq, next_seq, created_at, last_appended_at)
     SELECT %(id)s::uuid, %(site)s::uuid, %(conversation_id)s::text, 0, 0, %(count)s::bigint,
-           clock_timestamp(), clock_timestamp()
+           clock, clock
+    FROM (SELECT clock_timestamp() AS clock) AS now
     WHERE NOT EXISTS (
             SELECT FROM receipt WHERE conversation_id = %(id)s::uuid AND key_digest = %(key_digest)s::bytea
           )
@@ -48,8 +49,10 @@ WITH place AS (
           )
     ON CONFLICT (id) DO UPDATE SET
         next_seq = c.next_seq + %(count)s::bigint,
-        created_at = coalesce(c.created_at, clock_timestamp()),
-        last_appended_at = greatest(c.last_appended_at, clock_timestamp())
+        (created_at, last_appended_at) = (
+            SELECT coalesce(c.created_at, clock), greatest(c.last_appended_at, clock)
+            FROM (SELECT clock_timestamp() AS clock) AS now
+        )
     WHERE c.next_seq - c.first_seq + %(count)s::bigint <= %(max_items)s::bigint
       AND c.next_seq = coalesce(%(expected_seq)s::bigint, c.next_seq)
       AND c.generation = coalesce(%(expected_generation)s::bigint, c.generation)

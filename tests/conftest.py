@@ -22,6 +22,7 @@ from django.test.utils import setup_databases, teardown_databases
 
 from memory_site.sites.models import DEFAULT_PERMISSIONS, Credential, Site
 from memory_site.wsgi import application
+from tests import connections
 from tests.faults import Database, database_url
 
 ADDRESS = "http://localhost"
@@ -33,8 +34,10 @@ def django_db_setup(
 ) -> Iterator[None]:
     """Make the test database for every test (pytest-django's own makes it for marked ones only)."""
     with django_db_blocker.unblock():
+        connections.name_database()
         made = setup_databases(verbosity=0, interactive=False)
-        yield
+        with connections.reached():
+            yield
         teardown_databases(made, verbosity=0)
 
 
@@ -153,14 +156,21 @@ def start_server(_database: None) -> Iterator[Callable[..., Server]]:
     """Start servers that end with the session; options are environment variables in lower case."""
     started: list[Server] = []
 
-    def start(*, workers: int = 2, threads: int = 4, stderr: IO[bytes] | None = None, **environment: str) -> Server:
-        port = free_port()
+    def start(
+        *,
+        port: int | None = None,
+        workers: int = 2,
+        threads: int = 4,
+        stderr: IO[bytes] | None = None,
+        **environment: str,
+    ) -> Server:
+        port = port or free_port()
         process = subprocess.Popen(
             [sys.executable, "-c", SERVE.format(port=port, workers=workers, threads=threads)],
             env={
                 **os.environ,
                 "DATABASE_URL": database_url(),
-                "MEMORY_SITE_DATABASE_DIRECT": "true",
+                "MEMORY_SITE_DATABASE_DIRECT": str(connections.MODE == connections.DIRECT).lower(),
                 "MEMORY_SITE_SECRET_KEY": "x" * 50,
                 "MEMORY_SITE_LOG_LEVEL": "ERROR",
                 **{name.upper(): value for name, value in environment.items()},

@@ -10,6 +10,8 @@ from urllib.parse import quote
 import psycopg
 from django.db import connection
 
+from tests import connections
+
 
 def database_url() -> str:
     """Return the URL of the test database, for a process of its own."""
@@ -58,12 +60,29 @@ class Database:
         with Proxy(host, port, marker.encode(), forward=forward) as proxy, self.reached_at("127.0.0.1", proxy):
             yield
 
+    @contextlib.contextmanager
+    def read_only(self) -> Iterator[None]:
+        """Let this process reach a database that takes no writes, as a standby does."""
+        settings = connection.settings_dict
+        usual = settings["OPTIONS"]
+        connection.close()
+        # Past a pooler, which refuses options at connect.
+        with connections.reached_directly():
+            settings["OPTIONS"] = {**usual, "options": "-c default_transaction_read_only=on"}
+            try:
+                yield
+            finally:
+                settings["OPTIONS"] = usual
+                connection.close()
+
     def terminate_backend(self) -> None:
         """Let the database end the connection of this process."""
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_backend_pid()")
             (pid,) = cursor.fetchone()
-        with psycopg.connect(self.url, autocommit=True) as other:
+        with connections.reached_directly():
+            url = self.url
+        with psycopg.connect(url, autocommit=True) as other:
             other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
 
 

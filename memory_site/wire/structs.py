@@ -6,7 +6,7 @@ the annotations; rules with a code of their own are the struct's ``__post_init__
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -214,12 +214,13 @@ def read_text(name: str, text: str, kind: type) -> Any:
 
 
 def read_time(name: str, text: str) -> datetime:
-    """Return an RFC 3339 time; one without an offset is no point in time and is refused."""
+    """Return an RFC 3339 time in UTC; one without an offset is no point in time and is refused."""
     try:
         if not TIME.fullmatch(text):
             raise ValueError
-        return msgspec.convert(text, datetime, strict=True)
-    except (ValueError, msgspec.ValidationError):
+        # In UTC, because PostgreSQL reads no text with an offset from 16 hours on.
+        return msgspec.convert(text, datetime, strict=True).astimezone(UTC)
+    except (ValueError, OverflowError, msgspec.ValidationError):
         # A plus sign in a query is a blank unless it is written %2B: the likeliest slip.
         raise invalid_parameter(
             name,
@@ -242,4 +243,4 @@ def convert_query(values: dict[str, Any], struct: type[Call]) -> Call:
         raise invalid_parameter(field, f"`{field}`: {str(error).partition(' - at ')[0]}.") from None
     except ValidationFailed as problem:
         field = problem.members["field"].lstrip("/").partition("/")[0]
-        raise invalid_parameter(field, problem.detail) from None
+        raise invalid_parameter(HEADERS.get(field, field), problem.detail) from None

@@ -327,16 +327,13 @@ def test_a_database_that_cannot_be_reached_is_unavailable(
 
 
 def test_a_read_only_database_is_unavailable_for_writes_and_still_reads(
-    client: httpx.Client, conversation_id: str
+    client: httpx.Client, conversation_id: str, database: Database
 ) -> None:
     append(client, conversation_id)
-    with connection.cursor() as cursor:
-        cursor.execute("SET default_transaction_read_only = on")
-    try:
+    with database.read_only():
         assert_problem(append(client, conversation_id), "unavailable")
-    finally:
-        connection.close()
-    assert len(recall(client, conversation_id)) == 1
+        assert len(recall(client, conversation_id)) == 1
+    assert append(client, conversation_id).status_code == 201
 
 
 def test_a_connection_that_the_database_closed_while_it_was_idle_costs_nobody_an_error(
