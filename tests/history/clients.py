@@ -313,7 +313,7 @@ class Load:
             if isinstance(event, Append):
                 self.fates[event.fate] += 1
 
-    def wait_for(self, answered: int, *, patience: float = 30) -> None:
+    def wait_for(self, answered: int, *, patience: float = 60) -> None:
         """Return when so many appends have been answered since now."""
         goal, deadline = self.fates[Fate.OK] + answered, time.monotonic() + patience
         while self.fates[Fate.OK] < goal:

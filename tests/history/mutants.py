@@ -131,7 +131,7 @@ def expected_seq_before_the_lock() -> None:
 
 def time_before_the_lock() -> None:
     """Take the time of the statement's start, which is before its wait for the lock."""
-    log.APPEND = mutated(APPEND, ("greatest(c.last_appended_at, clock_timestamp())", "now()"))
+    log.APPEND = mutated(APPEND, ("greatest(c.last_appended_at, clock)", "now()"))
 
 
 def list_without_the_site() -> None:

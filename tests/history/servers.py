@@ -43,6 +43,14 @@ def until(condition: Callable[[], bool], *, patience: float = 60) -> None:
         time.sleep(0.02)
 
 
+# As ``up`` serves: one worker whose threads are enough for every client of a test.
+SERVE = """
+from memory_site.management import web
+web.APPLICATION = "{application}"
+web.serve(address="127.0.0.1", port={port}, workers=1, threads=8, on_start=lambda: None)
+"""
+
+
 class Up:
     """``manage.py up``, which can be killed in every way and started again on the same state."""
 
@@ -160,7 +168,7 @@ def running_up() -> Iterator[Up]:
 
 
 @contextmanager
-def serving(application: str, *, database: str, port: int, threads: int = 8, **environment: str) -> Iterator[None]:
+def serving(application: str, *, database: str, port: int, **environment: str) -> Iterator[None]:
     """Serve a WSGI application with one worker on a database, from the tests' own modules if need be."""
     given: Mapping[str, str] = {
         "DATABASE_URL": database,
@@ -169,10 +177,8 @@ def serving(application: str, *, database: str, port: int, threads: int = 8, **e
         "MEMORY_SITE_LOG_LEVEL": "CRITICAL",
         **environment,
     }
-    command = ["granian", "--interface", "wsgi", "--host", "127.0.0.1", "--port", str(port), "--http", "1", "--no-ws"]
-    command += ["--blocking-threads", str(threads), "--blocking-threads-idle-timeout", "600", "--log-level", "warning"]
     process = subprocess.Popen(
-        [sys.executable, "-m", *command, application],
+        [sys.executable, "-c", SERVE.format(application=application, port=port)],
         cwd=PROJECT,
         env={**os.environ, **given},
     )
