@@ -32,7 +32,7 @@ AgentId = Annotated[
     Meta(
         description="1 to 128 letters, digits and `_.:@-`.",
         examples=["coder"],
-        extra_json_schema={"minLength": 1, "maxLength": 128, "pattern": "^[A-Za-z0-9_.:@-]{1,128}$"},
+        extra_json_schema={"minLength": 1, "maxLength": 128, "pattern": r"^(?!\.\.?$)[A-Za-z0-9_.:@-]{1,128}$"},
     ),
 ]
 SessionId = Annotated[
@@ -40,7 +40,7 @@ SessionId = Annotated[
     Meta(
         description="1 to 128 letters, digits and `_.:@-`.",
         examples=["2026-01-31-refactor"],
-        extra_json_schema={"minLength": 1, "maxLength": 128, "pattern": "^[A-Za-z0-9_.:@-]{1,128}$"},
+        extra_json_schema={"minLength": 1, "maxLength": 128, "pattern": r"^(?!\.\.?$)[A-Za-z0-9_.:@-]{1,128}$"},
     ),
 ]
 Budget = Annotated[

@@ -29,7 +29,7 @@ NamespaceName = Annotated[
     Meta(
         description="1 to 64 letters, digits, `_`, `.` and `-`; appears with the first write.",
         examples=["project-atlas"],
-        extra_json_schema={"minLength": 1, "maxLength": 64, "pattern": "^[A-Za-z0-9_.-]{1,64}$"},
+        extra_json_schema={"minLength": 1, "maxLength": 64, "pattern": r"^(?!\.\.?$)[A-Za-z0-9_.-]{1,64}$"},
     ),
 ]
 Key = Annotated[
@@ -38,15 +38,32 @@ Key = Annotated[
         description="1 to 512 bytes of UTF-8 without control characters. A slash is part of it, a last one too; none "
         "of the parts between slashes is `.` or `..`.",
         examples=["decisions/database"],
-        extra_json_schema={"minLength": 1, "maxLength": 512},
+        extra_json_schema={
+            "minLength": 1,
+            "maxLength": 512,
+            "pattern": r"^(?!(.*/)?\.\.?(/|$))[^\u0000-\u001f\u007f-\u009f]{1,512}$",
+        },
     ),
 ]
 Revision = Annotated[
     int, Meta(ge=0, le=MAX_INT64, description="Grows with every write of the key, across deletion and expiry too.")
 ]
+EntityTags = Annotated[
+    str, Meta(extra_json_schema={"pattern": r'^(\*|(0|[1-9][0-9]{0,18})|"[!#-~]*"(, ?"[!#-~]*")*)$'})
+]
 IfMatch = Annotated[
-    int | str | None,
-    Meta(description="Refuse with `precondition_failed` unless the record has this revision now: `7`, or `*` for any."),
+    int | EntityTags | None,
+    Meta(
+        description="Refuse with `precondition_failed` unless the record has this revision now: `7`, or `*` for any.",
+        examples=['"7"'],
+    ),
+]
+Label = Annotated[
+    str,
+    Meta(
+        extra_json_schema={"minLength": 1, "maxLength": MAX_LABEL_BYTES, "pattern": r"^[^\u0000]*$"},
+        examples=["database"],
+    ),
 ]
 Time = Annotated[
     str, Meta(description="RFC 3339, UTC, microseconds.", examples=["2026-01-31T12:00:00.000000Z"], min_length=27)
@@ -100,7 +117,7 @@ def revisions_of(field: str, tags: int | str | None) -> list[int] | None:
     if REVISION.fullmatch(tags):
         return [int(tags)] if int(tags) <= MAX_INT64 else []
     if not ENTITY_TAGS.fullmatch(tags):
-        raise ValidationFailed(field, f'`{field}` must be a revision in quotation marks, such as "7", or *.')
+        raise ValidationFailed(field, 'A condition is a revision in quotation marks, such as "7", or `*` for any.')
     named = [opaque for weak, opaque in ENTITY_TAG.findall(tags) if not weak]
     return [int(name) for name in named if REVISION.fullmatch(name) and int(name) <= MAX_INT64]
 
@@ -119,7 +136,7 @@ class PutRecord(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ) = None
     if_match: IfMatch = None
     if_none_match: Annotated[
-        bool | str | None,
+        bool | Annotated[str, Meta(extra_json_schema={"const": "*"})] | None,
         Meta(description="`*`: refuse with `precondition_failed` if there is a record under the key."),
     ] = None
 
@@ -128,7 +145,7 @@ class PutRecord(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         check("key", fault_of_key(self.key))
         revisions_of("if_match", self.if_match)
         if self.if_none_match not in (None, True, False, "*"):
-            raise ValidationFailed("if_none_match", "`if_none_match` of a write can only be `*`.")
+            raise ValidationFailed("if_none_match", "The condition that there is no record is written `*`.")
         if self.size > MAX_VALUE_BYTES:
             raise Problem(
                 "payload_too_large",
@@ -169,7 +186,8 @@ class GetRecord(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     namespace: NamespaceName
     key: Key
     if_none_match: Annotated[
-        str | None, Meta(description='Answer 304 if the record still has this revision: `"7"`, or `*` for any.')
+        EntityTags | None,
+        Meta(description='Answer 304 if the record still has this revision: `"7"`, or `*` for any.', examples=['"7"']),
     ] = None
 
     def __post_init__(self) -> None:
@@ -209,15 +227,19 @@ class ListRecords(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """List the records of a namespace by key."""
 
     namespace: NamespaceName
-    prefix: Annotated[str | None, Meta(description="Only keys that begin so.", examples=["decisions/"])] = None
-    kind: Annotated[
-        str | None,
-        Meta(description="Only values with this `kind`.", examples=["decision"]),
+    prefix: Annotated[
+        Annotated[str, Meta(extra_json_schema={"maxLength": MAX_KEY_BYTES, "pattern": r"^[^\u0000]*$"})] | None,
+        Meta(description="Only keys that begin so.", examples=["decisions/"]),
     ] = None
-    tag: Annotated[str | list[str] | None, Meta(description="Only values with this tag, or with all of these.")] = None
-    topic: Annotated[str | list[str] | None, Meta(description="Only values with this topic, or with all of these.")] = (
-        None
-    )
+    kind: Annotated[Label | None, Meta(description="Only values with this `kind`.", examples=["decision"])] = None
+    tag: Annotated[
+        Label | Annotated[list[Label], Meta(extra_json_schema={"maxItems": MAX_LABELS})] | None,
+        Meta(description="Only values with this tag, or with all of these."),
+    ] = None
+    topic: Annotated[
+        Label | Annotated[list[Label], Meta(extra_json_schema={"maxItems": MAX_LABELS})] | None,
+        Meta(description="Only values with this topic, or with all of these."),
+    ] = None
     event_after: Annotated[PointInTime | None, Meta(description="Only values whose event came after this time.")] = None
     event_before: Annotated[PointInTime | None, Meta(description="Only values whose event came before this time.")] = (
         None

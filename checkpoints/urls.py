@@ -23,7 +23,7 @@ urlpatterns = [
     path("namespaces/<str:namespace>/records", RecordViewSet.as_view({"get": "list"}, basename="records")),
     path(
         "namespaces/<str:namespace>/records/<key:key>",
-        RecordViewSet.as_view({"put": "put", "get": "retrieve", "delete": "destroy"}, basename="records"),
+        RecordViewSet.as_view({"put": "update", "get": "retrieve", "delete": "destroy"}, basename="records"),
     ),
     path(
         "namespaces/<str:namespace>/checkpoints", CheckpointViewSet.as_view({"post": "create"}, basename="checkpoints")

@@ -53,7 +53,7 @@ class RecordViewSet(OperationViewSet):
         also={200: "The record has been replaced."},
         problems=("payload_too_large", "reserved_key", "precondition_failed"),
     )
-    def put(self, site: Site, call: contracts.PutRecord) -> Answer:
+    def update(self, site: Site, call: contracts.PutRecord) -> Answer:
         """Keep the body, any JSON, under the key: on disk when it is answered."""
         stored = records.put(site, call)
         return Answer(stored.record, 201 if stored.created else 200, headers_of(stored.record))

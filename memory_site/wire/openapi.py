@@ -63,6 +63,11 @@ class OperationSchema(AutoSchema):
     def get_operation_id(self) -> str:
         return f"{self.get_tags()[0]}_{getattr(self.view, 'action', '')}"
 
+    def _get_request_body(self, direction: Any = "request") -> dict[str, Any] | None:
+        # An empty body is no JSON, so no call that takes one can do without.
+        body: dict[str, Any] | None = super()._get_request_body(direction)  # type: ignore[no-untyped-call]  # untyped
+        return {**body, "required": True} if body else body
+
     def _is_list_view(self, serializer: Any = None) -> bool:
         # A page is an object with a list in it, whatever the method is called.
         return False
@@ -127,8 +132,8 @@ def describe(operation: Operation[Any]) -> dict[str, Any]:
         else:
             continue
         schema = without_null(properties[field])
-        if where == "query" and parameters_of(takes)[field].repeatable:
-            schema = as_list(schema)
+        if where != "path":
+            schema = as_text(schema, repeatable=parameters_of(takes)[field].repeatable)
         parameters.append(
             OpenApiParameter(
                 name,
@@ -186,11 +191,15 @@ def problem_responses(operation: Operation[Any]) -> dict[tuple[int, str], OpenAp
     }
 
 
-def as_list(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a parameter that may be repeated: of a text or a list of them, the list."""
-    lists = [part for part in schema.get("anyOf", ()) if part.get("type") == "array"]
+def as_text(schema: dict[str, Any], *, repeatable: bool) -> dict[str, Any]:
+    """Return the schema of a query or header value that can have several types: of these it is the text, or the list.
+
+    Over MCP such a value can be a number or a boolean too.
+    """
+    wanted = "array" if repeatable else "string"
+    found = [part for part in schema.get("anyOf", ()) if part.get("type") == wanted]
     rest = {name: value for name, value in schema.items() if name != "anyOf"}
-    return {**lists[0], **rest} if lists else schema
+    return {**found[0], **rest} if found else schema
 
 
 def without_null(schema: dict[str, Any]) -> dict[str, Any]:

@@ -16,8 +16,22 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
     # A key that was used for another content is refused, as it must be: each request gets one of its own.
     if case.headers and "Idempotency-Key" in case.headers:
         case.headers["Idempotency-Key"] = uuid.uuid4().hex
+    # Whether a condition holds depends on what is stored, and there is nothing yet.
+    for condition in ("If-Match", "If-None-Match"):
+        case.headers.pop(condition, None)
     # To JSON Schema 1.0 is an integer, to the server a number with a fraction is none.
     if isinstance(case.body, dict):
-        for name, value in case.body.items():
-            if isinstance(value, float) and value.is_integer():
-                case.body[name] = int(value)
+        case.body = whole_numbers(case.body)
+
+
+def whole_numbers(value: Any) -> Any:
+    """Return the JSON value with every whole number written as one."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {name: whole_numbers(member) for name, member in value.items()}
+        case list():
+            return [whole_numbers(member) for member in value]
+        case _:
+            return value
