@@ -1,5 +1,6 @@
 """Django's settings, from the environment alone (see ``environment.py`` for every variable)."""
 
+import logging
 import secrets
 from typing import Any
 
@@ -196,6 +197,9 @@ TIME_ZONE = "UTC"
 
 # -- Logs: one JSON object a line on standard error --------------------------------------------------------
 
+# What no line says is not looked up for each of them.
+logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+logging._srcfile = None  # the documented way to say so
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

@@ -7,9 +7,9 @@ from django.views.generic import RedirectView
 from memory_site import health, metrics, schema
 
 urlpatterns = [
-    path("", include("memory_site.mcp")),
     path("v1/", include("conversations.urls")),
     path("v1/", include("checkpoints.urls")),
+    path("", include("memory_site.mcp")),
     path("v1/schema", schema.schema, name="schema"),
     path("v1/schema/page", schema.page, name="schema-page"),
     path("metrics", metrics.metrics, name="metrics"),

@@ -1,10 +1,14 @@
 """What Granian serves."""
 
+import gc
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from django.core.cache import close_caches
+from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
+from django.db import reset_queries
 from django.http import HttpResponse
 
 from memory_site.wire.path import keep_path
@@ -12,6 +16,15 @@ from memory_site.wire.path import keep_path
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memory_site.settings")
 
 django_application = get_wsgi_application()
+
+# What Django does around every request for what is not used here: queries are only kept under DEBUG, and the cache
+# of this process has nothing to close.
+request_started.disconnect(reset_queries)
+request_finished.disconnect(close_caches)
+
+# What has been loaded stays as long as the worker does: the garbage collector need not look at it again and again.
+gc.collect()
+gc.freeze()
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

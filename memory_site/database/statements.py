@@ -39,7 +39,6 @@ def write(sql: str, parameters: Mapping[str, Any], *, known: tuple[str, ...] = (
     if connection.in_atomic_block:
         raise RuntimeError("write() commits by itself: it has no place inside a transaction")
     try:
-        connection.ensure_connection()
         cursor = connection.cursor()
     except DatabaseError as error:
         raise failures.problem_of(error, committing=False) from error

@@ -21,7 +21,7 @@ NOBODY = hashlib.sha256(b"no such credential").digest()
 # One query, on the unique index of the digest. What is asked for by the secret and compared with the slug needs no
 # second index, and a wrong slug costs the same as a wrong secret.
 FIND_CREDENTIAL = """
-SELECT c.id, c.digest, c.permissions, s.id, s.slug, s.created_at,
+SELECT c.id, c.digest, c.permissions, s.id, s.slug,
        c.last_used_at IS NULL OR c.last_used_at < now() - interval '10 minutes'
 FROM credential AS c JOIN site AS s ON s.id = c.site_id
 WHERE c.digest = %(digest)s::bytea AND s.slug = %(slug)s::text AND c.revoked_at IS NULL AND s.disabled_at IS NULL
@@ -98,12 +98,12 @@ def find_caller(slug: str, secret: str) -> Caller | None:
     # The index has compared already; this comparison is what does not depend on how an index compares.
     if not hmac.compare_digest(bytes(rows[0][1]) if rows else NOBODY, digest):
         return None
-    credential_id, _, permissions, site_id, site_slug, created_at, unnoted = rows[0]
+    credential_id, _, permissions, site_id, site_slug, unnoted = rows[0]
     if unnoted:
         # For people to see; a request is not refused because it could not be noted.
         with contextlib.suppress(Problem):
             statements.write(NOTE_USE, {"id": credential_id})
-    site = Site(id=site_id, slug=site_slug, created_at=created_at)
+    site = Site(id=site_id, slug=site_slug)
     return Caller(site=site, credential_id=credential_id, permissions=frozenset(permissions))
 
 
