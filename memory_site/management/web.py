@@ -1,18 +1,26 @@
 """The web server: Granian in this process, with workers that are processes of their own."""
 
 import errno
+import importlib
 import multiprocessing
 import signal
 import socket
+import time
 from collections.abc import Callable
+from typing import Any
 
+from granian import _signals as granian_signals
 from granian.constants import HTTPModes, Interfaces
 from granian.log import LogLevels
 from granian.server.mp import MPServer
 
+from memory_site.management import signals
+
 APPLICATION = "memory_site.wsgi:application"
 STOP_SECONDS = 30
 """How long a running request may still take when the server stops."""
+SETTLING_SECONDS = 1
+"""How long after its start a worker surely serves."""
 BACKLOG = 1024
 
 
@@ -51,15 +59,25 @@ def numeric_address(host: str, port: int) -> str:
     return str(address[0])
 
 
+def load_application(target: str) -> Any:
+    """Load the WSGI application in a worker, and let signals reach it in the one way that always stops it."""
+
+    def listen(handler: signals.Handler, _: object = None) -> None:
+        signals.listen_once(handler, not_before=time.monotonic() + SETTLING_SECONDS)
+
+    # Granian calls it next. A test presses Ctrl-C at the moment in which its own way loses a signal.
+    granian_signals.set_main_signals = listen
+    module, name = target.split(":")
+    return getattr(importlib.import_module(module), name)
+
+
 def serve(*, address: str, port: int, workers: int, threads: int, on_start: Callable[[], None]) -> None:
     """Serve until SIGINT or SIGTERM, then let running requests finish and return.
 
-    Workers that die are started again. A terminal that closes (SIGHUP) stops the server like SIGTERM, unless
-    SIGHUP was ignored on purpose (nohup).
+    Workers that die are started again. A terminal that closes (SIGHUP) stops the server like SIGTERM.
     """
     # Forked workers would inherit this process's connections, threads and locks.
     multiprocessing.set_start_method("spawn", force=True)
-    hangup = signal.getsignal(signal.SIGHUP)
     server = MPServer(
         APPLICATION,
         address=address,
@@ -82,13 +100,17 @@ def serve(*, address: str, port: int, workers: int, threads: int, on_start: Call
     )
     server.respawned_wrks = _NoCrashLoops()
 
+    hangup = signal.getsignal(signal.SIGHUP)
+
     @server.on_startup
     def _() -> None:
-        signal.signal(signal.SIGHUP, hangup if hangup is signal.SIG_IGN else server.signal_handler_interrupt)
+        # Granian has just set handlers of its own, of which SIGHUP's would replace the workers.
+        signal.signal(signal.SIGHUP, hangup)
+        signals.listen_once(server.signal_handler_interrupt)
         on_start()
 
     try:
-        server.serve()
+        server.serve(target_loader=load_application)
     except SystemExit:
         # Ctrl-C reaches the workers too; Granian counts those that were quicker as failures.
         if not server.interrupt_signal:
