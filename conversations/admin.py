@@ -57,8 +57,8 @@ class SearchForm(forms.Form):
         label="Appended to",
         choices=[("", "at any time"), *((value, label) for value, (label, _) in PERIODS.items())],
     )
-    since = Moment(required=False, label="from (UTC)")
-    until = Moment(required=False, label="until (UTC)")
+    since = Moment(required=False, label="From (UTC)")
+    until = Moment(required=False, label="Until (UTC)")
     cursor = forms.CharField(required=False, max_length=500, widget=forms.HiddenInput)
 
     def clean_site(self) -> Site | None:
@@ -144,7 +144,7 @@ class ConversationAdmin(ConsoleAdmin[Conversation]):
         """List conversations page by page from where the last one ended: the millionth costs what the first does."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        form = SearchForm(request.GET)
+        form = SearchForm(request.GET, label_suffix="")
         found = None
         if form.is_valid():
             try:

@@ -1,88 +1,81 @@
-"""The operators' console: the home page, the login, and the log of what operators did."""
+"""The operators' pages of operators: who they are, and what they did."""
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
-from django.db.models import Count, Q, QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.template.defaultfilters import filesizeformat
-from django.template.response import TemplateResponse
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group, Permission, User
+from django.db.models import QuerySet
+from django.http import HttpRequest
 
-from conversations.activity import HourlyCounts
-from conversations.models import Conversation, Item
-from memory_site import chart
-from memory_site.database.facts import Facts, RowCount, count_rows, read_facts
-from memory_site.login import LoginForm
-from memory_site.sites.models import Credential, Site
+from conversations.models import Conversation
 from memory_site.wire.console import ConsoleAdmin
 
-HOURS = 48
-COUNTING_SECONDS = 1.0
-"""For the chart, at most: an hour that could not be counted is drawn as such."""
+
+LOOKED_AT = (LogEntry, Conversation)
+"""What nobody adds or changes here, whatever their permissions."""
 
 
-class Console(admin.AdminSite):
-    """The stock admin with the product's name and home page."""
-
-    site_title = "Memory Site"
-    site_header = "Memory Site"
-    index_title = "Overview"
-    site_url = None
-    index_template = "admin/overview.html"
-    login_form = LoginForm
-    enable_nav_sidebar = True
-
-    def __init__(self, name: str = "admin") -> None:
-        super().__init__(name)
-        self.hourly = HourlyCounts()
-
-    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-        """Show figures of this moment, and the last two days."""
-        facts = read_facts()
-        hours = self.hourly.last(HOURS, now=facts.now, seconds=COUNTING_SECONDS)
-        today = [hour.items for hour in hours if hour.start.date() == facts.now.date()]
-        context = {
-            "facts": facts,
-            "figures": figures(facts, today),
-            "chart": chart.draw(hours),
-            "uncounted": sum(hour.items is None for hour in hours),
-        }
-        return super().index(request, {**context, **(extra_context or {})})
-
-    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Let an operator in; too many failures are answered 429."""
-        response = super().login(request, extra_context)
-        form = (response.context_data or {}).get("form") if isinstance(response, TemplateResponse) else None
-        if isinstance(form, LoginForm) and form.is_bound:
-            response.status_code = form.status
-        return response
+def tick(field: Any) -> Any:
+    """Return a field of many as boxes to tick: the admin's two lists want a script, and sight."""
+    field.widget = forms.CheckboxSelectMultiple(choices=field.choices)
+    field.help_text = ""
+    if field.queryset.model is Permission:
+        field.queryset = field.queryset.filter(codename__in=meaningful())
+    return field
 
 
-def figures(facts: Facts, today: list[int | None]) -> list[tuple[str, str, str]]:
-    """Return what the home page says first: a name, a figure, and what stands below it."""
-    sites = Site.objects.aggregate(all=Count("pk"), disabled=Count("disabled_at"))
-    live = Credential.objects.aggregate(all=Count("pk", filter=Q(revoked_at=None)))
-    counted = sum(items or 0 for items in today)
-    return [
-        ("Sites", f"{sites['all']:,}", f"{sites['disabled']:,} disabled" if sites["disabled"] else "all enabled"),
-        ("Live credentials", f"{live['all']:,}", "not revoked"),
-        ("Conversations", *of(count_rows(Conversation._meta.db_table))),
-        ("Items", *of(count_rows(Item._meta.db_table))),
-        (
-            "Items appended today",
-            f"{counted:,}",
-            "since midnight, UTC" if None not in today else "at least: not all could be counted",
-        ),
-        ("Database", filesizeformat(facts.size).replace("\xa0", " "), f"PostgreSQL {facts.version}"),
-    ]
+def meaningful() -> list[str]:
+    """Return the permissions that a page asks for; Django makes four for every table."""
+    found = ["export_conversation"]
+    for model in admin.site._registry:
+        kinds = ("view",) if model in LOOKED_AT else ("view", "add", "change")
+        found += [f"{kind}_{model._meta.model_name}" for kind in kinds]
+    return found
 
 
-def of(count: RowCount) -> tuple[str, str]:
-    """Return a number of rows as a figure."""
-    if count.exact:
-        return f"{count.rows:,}", "counted"
-    return chart.about(count.rows), "estimated"
+class OperatorAdmin(UserAdmin):  # type: ignore[type-arg]  # generic in its stubs only
+    """The people who may come in here. They are deactivated, not deleted: with them the log of what they did would go."""
+
+    list_display = ("username", "is_staff", "is_superuser", "is_active", "last_login")
+    list_filter = ("is_active", "is_superuser", "groups")
+    search_fields = ("username", "email")
+    search_help_text = "Part of a user name or of an address."
+    filter_horizontal = ()
+    fieldsets = (
+        (None, {"fields": ("username", "password", "email")}),
+        ("May come in", {"fields": ("is_active", "is_staff", "is_superuser")}),
+        ("May do", {"fields": ("groups", "user_permissions")}),
+        ("Was here", {"fields": ("last_login", "date_joined")}),
+    )
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        # Who may only manage users must not make themselves more than that.
+        powers = () if getattr(request.user, "is_superuser", False) else ("is_superuser", "groups", "user_permissions")
+        return ("last_login", "date_joined", *powers)
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
+        return tick(super().formfield_for_manytomany(db_field, request, **options))
+
+
+class OperatorGroupAdmin(GroupAdmin):
+    """Permissions with a name, given to several people."""
+
+    filter_horizontal = ()
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest | None = None, **options: Any) -> Any:
+        return tick(super().formfield_for_manytomany(db_field, request, **options))
+
+
+admin.site.unregister(User)
+admin.site.unregister(Group)
+admin.site.register(User, OperatorAdmin)
+admin.site.register(Group, OperatorGroupAdmin)
 
 
 @admin.register(LogEntry)

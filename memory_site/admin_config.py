@@ -8,7 +8,8 @@ from django.contrib.auth.apps import AuthConfig
 
 
 class ConsoleConfig(AdminConfig):
-    default_site = "memory_site.admin.Console"
+    verbose_name = "Audit"
+    default_site = "memory_site.overview.Console"
 
 
 class OperatorsConfig(AuthConfig):

@@ -23,6 +23,7 @@ class Bar:
     height: float
     start: datetime
     items: int | None
+    estimated: bool
     last: bool
     label: str | None
     label_x: float
@@ -30,7 +31,9 @@ class Bar:
     @property
     def said(self) -> str:
         """The number in words."""
-        return "not counted" if self.items is None else f"{self.items:,}"
+        if self.items is None:
+            return "not counted"
+        return about(self.items) if self.estimated else f"{self.items:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ def draw(hours: Sequence[Hour]) -> Chart:
                 height=round(height, 2),
                 start=hour.start,
                 items=hour.items,
+                estimated=not hour.exact,
                 last=position == len(hours) - 1,
                 label=label_of(hour.start) if hour.start.hour % EVERY == 0 else None,
                 label_x=round(x, 2),
@@ -102,10 +106,7 @@ def short(number: float) -> str:
 
 def about(number: int) -> str:
     """Return an estimate with no more digits than it deserves."""
-    for size, unit in ((10**9, "billion"), (10**6, "million")):
-        if number >= size:
-            return f"≈ {number / size:.3g} {unit}"
-    return f"≈ {round(number, -2):,}"
+    return f"≈ {short(float(f'{number:.3g}'))}"
 
 
 def label_of(start: datetime) -> str:
@@ -114,12 +115,12 @@ def label_of(start: datetime) -> str:
 
 def describe(hours: Sequence[Hour]) -> str:
     """Return in one sentence what the chart shows."""
-    counted = [hour for hour in hours if hour.items is not None]
-    total = sum(hour.items or 0 for hour in counted)
+    total = sum(hour.items or 0 for hour in hours)
     if not total:
-        return f"No item was appended in the {len(counted)} hours that were counted."
-    busiest = max(counted, key=lambda hour: hour.items or 0)
+        return f"No item was appended in the last {len(hours)} hours."
+    busiest = max(hours, key=lambda hour: hour.items or 0)
+    say = "{:,}".format if all(hour.exact for hour in hours) else about
     return (
-        f"{total:,} items in {len(counted)} hours; the busiest began at {busiest.start:%Y-%m-%d %H:%M} UTC "
-        f"with {busiest.items:,}."
+        f"{say(total)} items in {len(hours)} hours; the busiest began at {busiest.start:%Y-%m-%d %H:%M} UTC "
+        f"with {say(busiest.items or 0)}."
     )

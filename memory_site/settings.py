@@ -27,6 +27,7 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
+    "django.contrib.humanize",
     "django.contrib.staticfiles",
     "rest_framework",
     "django_filters",
@@ -189,9 +190,7 @@ WHITENOISE_USE_FINDERS = True
 
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
-DATE_FORMAT = "Y-m-d"
-DATETIME_FORMAT = "Y-m-d H:i:s"
-TIME_FORMAT = "H:i:s"
+FORMAT_MODULE_PATH = "memory_site.formats"
 USE_TZ = True
 TIME_ZONE = "UTC"
 

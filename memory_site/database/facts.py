@@ -15,7 +15,7 @@ READ_FACTS = "SELECT current_setting('server_version'), pg_database_size(current
 COUNTED = 10_000
 """Up to so many rows are counted; beyond, the planner's and the statistics' larger estimate is taken."""
 COUNT = """
-SELECT (SELECT count(*) FROM (SELECT FROM {table} LIMIT %(most)s::bigint) AS some),
+SELECT (SELECT count(*) FROM (SELECT FROM {table} LIMIT %(most)s::bigint) AS counted),
        greatest(reltuples::bigint, pg_stat_get_live_tuples(oid))
 FROM pg_class WHERE oid = '{table}'::regclass
 """

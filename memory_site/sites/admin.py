@@ -87,7 +87,7 @@ class CredentialInline(admin.TabularInline[Credential, Site]):
     """The credentials of a site, to look at; each has a page of its own."""
 
     model = Credential
-    fields = readonly_fields = ("secret_begins", "permitted", "last_used_at", "current_state")
+    fields = readonly_fields = ("secret_begins", "permitted", "last_used", "current_state")
     extra = 0
     show_change_link = True
     can_delete = False
@@ -105,6 +105,10 @@ class CredentialInline(admin.TabularInline[Credential, Site]):
     @admin.display(description="permissions")
     def permitted(self, credential: Credential) -> str:
         return ", ".join(credential.permissions)
+
+    @admin.display(description="last used")
+    def last_used(self, credential: Credential) -> str:
+        return "never" if credential.last_used_at is None else said(credential.last_used_at)
 
     @admin.display(description="state")
     def current_state(self, credential: Credential) -> SafeString:
@@ -201,15 +205,17 @@ def said(time: datetime) -> str:
 @admin.register(Credential)
 class CredentialAdmin(ConsoleAdmin[Credential]):
     form = CredentialForm
-    list_display = ("label", "site", "secret_begins", "permitted", "last_used", "current_state", "created_at")
-    list_select_related = ("site",)
+    list_display = ("label", "site", "secret_begins", "permitted", "last_used", "current_state")
     list_filter = (CredentialState,)
     search_fields = ("name", "hint", "site__slug")
     search_help_text = "Part of a name, of a site's slug, or the first characters of a secret."
     actions = ("revoke_selected",)
     ordering = ("-created_at", "-pk")
 
-    SHOWN = ("secret_begins", "current_state", "created_at", "last_used_at")
+    SHOWN = ("secret_begins", "current_state", "created_at", "last_used")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Credential]:
+        return super().get_queryset(request).select_related("site")
 
     def has_change_permission(self, request: HttpRequest, obj: Credential | None = None) -> bool:
         # What is revoked is a fact; it can be looked at.

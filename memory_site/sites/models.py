@@ -96,7 +96,7 @@ class Credential(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.hint}… of {self.site_id}" if not self.name else self.name
+        return self.name or f"{self.hint}…"
 
     @classmethod
     def issue(

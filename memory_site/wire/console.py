@@ -37,16 +37,23 @@ class ConsoleAdmin(admin.ModelAdmin[Row], Generic[Row]):
 
     list_per_page = 50
     show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
 
     def has_delete_permission(self, request: HttpRequest, obj: Row | None = None) -> bool:
         return False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        extra_context = {"title": str(self.opts.verbose_name_plural).capitalize(), **(extra_context or {})}
         # The admin wraps its forms in a transaction, but not its actions: effect and log entry would come apart.
         if request.method == "POST":
             with transaction.atomic():
                 return super().changelist_view(request, extra_context)
         return super().changelist_view(request, extra_context)
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any) -> Any:
+        # One button: what follows an object is its own page.
+        context |= {"show_save_and_add_another": False, "show_save_and_continue": False}
+        return super().render_change_form(request, context, *args, **options)
 
     def route(self, name: str, view: Callable[..., HttpResponseBase]) -> URLPattern:
         """Return the address of a page of one object: behind the same login, and a post is one transaction."""
@@ -87,6 +94,7 @@ class ConsoleAdmin(admin.ModelAdmin[Row], Generic[Row]):
             "title": confirmation.title,
             "confirmation": confirmation,
             "back": back,
+            "list": self.address("changelist"),
         }
         return TemplateResponse(request, "admin/confirm.html", context)
 
