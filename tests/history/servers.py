@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -83,6 +84,10 @@ class Up:
 
     def wait_until_ready(self) -> None:
         until(self._is_ready)
+
+    def ask(self, path: str) -> Any:
+        """Return what the server answers to anybody."""
+        return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=10, verify=False).json()
 
     def _is_ready(self) -> bool:
         if self.up.poll() is not None:

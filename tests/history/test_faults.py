@@ -149,6 +149,7 @@ def test_without_synchronous_commit_the_same_check_is_red(up: Up, accounts: list
     kinds: set[Kind] = set()
     with up.connect(user="postgres") as administrator:
         set_for_new_connections(administrator, "SET synchronous_commit = off")
+    assert up.ask("/readyz")["reason"] == "not_durable"
     for _ in range(4):
         with load(up.port, accounts, name=f"run-{secrets.token_hex(4)}") as clients:
             clients.wait_for(100)
