@@ -75,6 +75,20 @@ class Database:
                 settings["OPTIONS"] = usual
                 connection.close()
 
+    @contextlib.contextmanager
+    def without_connections(self) -> Iterator[None]:
+        """Let this process find that the database takes no further connection."""
+        with connections.reached_directly():
+            connection.close()
+            name = connection.settings_dict["NAME"]
+            with psycopg.connect(self.url, autocommit=True) as other:
+                other.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT 0')
+                try:
+                    yield
+                finally:
+                    other.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT -1')
+                    connection.close()
+
     def terminate_backend(self) -> None:
         """Let the database end the connection of this process."""
         with connection.cursor() as cursor:

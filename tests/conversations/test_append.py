@@ -314,6 +314,43 @@ def test_an_append_that_waits_too_long_for_its_conversation_times_out_and_stores
     assert (response.status_code, response.json()["first_seq"]) == (201, 1)
 
 
+@pytest.mark.parametrize(
+    ("end", "code"), [("pg_cancel_backend", "timeout"), ("pg_terminate_backend", "outcome_unknown")]
+)
+def test_an_append_that_is_ended_while_it_waits_stores_nothing(
+    server: Server, tenant: Tenant, conversation_id: str, database: Database, end: str, code: str
+) -> None:
+    with tenant.client(server.address) as client, ThreadPoolExecutor(1) as pool:
+        append(client, conversation_id)
+        with psycopg.connect(database.url) as other:
+            other.execute("SELECT FROM conversation WHERE conversation_id = %s FOR UPDATE", [conversation_id])
+            answer = pool.submit(append, client, conversation_id, "{}", key="k")
+            ended = False
+            while not ended and not answer.done():
+                with connection.cursor() as cursor:
+                    cursor.execute(
+                        f"SELECT {end}(pid) FROM pg_stat_activity WHERE datname = current_database()"
+                        " AND wait_event_type = 'Lock' AND query LIKE '%INSERT INTO conversation%'"
+                    )
+                    ended = bool(cursor.fetchall())
+            assert ended
+        if code == "timeout":
+            assert_problem(answer.result(), "timeout")
+        else:
+            # The server cannot know how far the statement had come.
+            assert_problem(answer.result(), "outcome_unknown")
+        assert len(recall(client, conversation_id)) == 1
+        assert append(client, conversation_id, "{}", key="k").status_code == 201
+
+
+def test_a_database_without_a_free_connection_is_unavailable(
+    client: httpx.Client, conversation_id: str, database: Database
+) -> None:
+    with database.without_connections():
+        assert_problem(append(client, conversation_id), "unavailable")
+    assert append(client, conversation_id).json()["first_seq"] == 0
+
+
 def test_a_database_that_cannot_be_reached_is_unavailable(
     client: httpx.Client, conversation_id: str, database: Database
 ) -> None:

@@ -40,13 +40,6 @@ def test_a_key_with_other_content_is_refused_and_stores_nothing(
     assert stored(client, conversation_id) == ['{"a":1}']
 
 
-def test_two_batches_whose_texts_run_together_alike_are_two_contents(
-    client: httpx.Client, conversation_id: str
-) -> None:
-    append(client, conversation_id, '{"n":12}', '{"n":3}', key="m")
-    assert_problem(append(client, conversation_id, '{"n":1}', '{"n":23}', key="m"), "idempotency_key_reused")
-
-
 def test_blanks_and_the_order_of_fields_around_the_items_are_no_other_content(
     client: httpx.Client, conversation_id: str
 ) -> None:

@@ -68,6 +68,22 @@ def test_a_chunked_body_is_refused_never_read_as_an_empty_one(
         assert_problem(response, "length_required")
 
 
+def test_a_body_with_both_a_length_and_chunks_is_refused(server: Server, tenant: Tenant, conversation_id: str) -> None:
+    content = b'{"items":[{"a":1}]}'
+    response, _ = post_raw(
+        server,
+        tenant,
+        "Content-Type: application/json",
+        f"Content-Length: {len(content)}",
+        "Transfer-Encoding: chunked",
+        body=b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content),
+        conversation_id=conversation_id,
+    )
+    assert_problem(response, "length_required")
+    with tenant.client(server.address) as client:
+        assert stored(client, conversation_id) == []
+
+
 @pytest.mark.parametrize("lines", [(), ("Content-Type: application/json",), ("Content-Length: 0",)])
 def test_no_body_is_an_empty_one(server: Server, tenant: Tenant, lines: tuple[str, ...]) -> None:
     response, _ = post_raw(server, tenant, *lines)
