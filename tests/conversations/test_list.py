@@ -74,7 +74,7 @@ def test_an_entry_says_when_and_nothing_of_what(client: httpx.Client, conversati
 def test_a_generation_was_created_when_its_first_item_was_recorded_to_the_microsecond(
     client: httpx.Client, conversation_id: str
 ) -> None:
-    for generation in range(40):
+    for generation in range(12):
         append(client, conversation_id)
         (entry,) = client.get("/v1/conversations").json()["conversations"]
         (item,) = client.get(f"/v1/conversations/{conversation_id}/recall").json()["items"]
@@ -83,7 +83,7 @@ def test_a_generation_was_created_when_its_first_item_was_recorded_to_the_micros
         Conversation.objects.filter(conversation_id=conversation_id).update(
             generation=generation + 1, next_seq=0, created_at=None, last_appended_at=None
         )
-    for _ in range(40):
+    for _ in range(12):
         new = new_id()
         append(client, new)
         entry = client.get("/v1/conversations?limit=1").json()["conversations"][0]
