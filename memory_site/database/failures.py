@@ -66,13 +66,14 @@ def problem_of(error: DatabaseError, *, committing: bool) -> Problem:
             log.warning("outcome unknown", extra={"sqlstate": sqlstate})
             return Problem(
                 "outcome_unknown",
-                "The connection to the database broke while it was committing. Retry with the same Idempotency-Key: "
-                "what was written is then answered, what was not is written once.",
+                "The connection to the database broke while it was committing. Send the same call again, with the "
+                "same Idempotency-Key where it takes one: what was written is then answered or refused, what was not "
+                "is written once.",
             )
         log.warning("database unavailable", extra={"sqlstate": sqlstate, "error": type(error).__qualname__})
         return Problem("unavailable", "The database cannot be reached just now. Nothing was written.")
     if sqlstate in WAITED_TOO_LONG:
-        return Problem("timeout", "Waited too long for the conversation or a row. Nothing was written.")
+        return Problem("timeout", "Waited too long for a row that others write to. Nothing was written.")
     if sqlstate in NOT_THERE or sqlstate.startswith(NOT_THERE_CLASS):
         log.warning("database unavailable", extra={"sqlstate": sqlstate})
         connection.close()
