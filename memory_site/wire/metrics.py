@@ -4,6 +4,8 @@ With several worker processes each keeps its figures in a file of ``PROMETHEUS_M
 before it starts them; without that variable a process counts for itself.
 """
 
+from functools import cache
+
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from prometheus_client import Counter, Histogram
@@ -22,6 +24,13 @@ def count_request(request: HttpRequest, response: HttpResponseBase, *, seconds: 
     """Count one request under its route: never its path, which a client could make up without end."""
     match = request.resolver_match
     method = request.method if request.method in METHODS else "other"
-    labels = (method, match.route if match is not None else "", getattr(request, "tool", ""))
-    REQUESTS.labels(*labels, response.status_code).inc()
-    SECONDS.labels(*labels).observe(seconds)
+    route = match.route if match is not None else ""
+    requests, times = series_of(method, route, getattr(request, "tool", ""), response.status_code)
+    requests.inc()
+    times.observe(seconds)
+
+
+@cache
+def series_of(method: str, route: str, tool: str, status: int) -> tuple[Counter, Histogram]:
+    """Return the two series of a kind of request; there are as many kinds as the server has, whatever clients send."""
+    return REQUESTS.labels(method, route, tool, status), SECONDS.labels(method, route, tool)
