@@ -25,6 +25,8 @@ request_finished.disconnect(close_caches)
 # What has been loaded stays as long as the worker does: the garbage collector need not look at it again and again.
 gc.collect()
 gc.freeze()
+# Nearly all that a request makes is freed by its last reference: looking for cycles may wait for some ten of them.
+gc.set_threshold(20_000, 20, 20)
 
 
 def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
