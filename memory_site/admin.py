@@ -13,7 +13,6 @@ from django.http import HttpRequest
 from conversations.models import Conversation
 from memory_site.wire.console import ConsoleAdmin
 
-
 LOOKED_AT = (LogEntry, Conversation)
 """What nobody adds or changes here, whatever their permissions."""
 
@@ -37,7 +36,7 @@ def meaningful() -> list[str]:
 
 
 class OperatorAdmin(UserAdmin):  # type: ignore[type-arg]  # generic in its stubs only
-    """The people who may come in here. They are deactivated, not deleted: with them the log of what they did would go."""
+    """The people who may come in here. They are deactivated, not deleted: the log of what they did would go too."""
 
     list_display = ("username", "is_staff", "is_superuser", "is_active", "last_login")
     list_filter = ("is_active", "is_superuser", "groups")

@@ -2,6 +2,7 @@
 
 import sys
 
+from django.core.exceptions import SuspiciousOperation
 from django.db import Error as DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
@@ -37,7 +38,8 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer what Django itself refuses (``handler400``)."""
     if not for_people(request):
         return edge.bad_request(request, exception)
-    problem = rest.problem_of(exception)
+    known = isinstance(exception, SuspiciousOperation)
+    problem = rest.problem_of(exception) if known else Problem("invalid_parameter", "The request is not well-formed.")
     return page(request, problem, "This request cannot be read", problem.detail)
 
 

@@ -76,18 +76,22 @@ class CredentialForm(forms.ModelForm[Credential]):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        if "form_id" in self.fields:
+        if self.instance.pk is None:
             self.fields["form_id"].initial = uuid.uuid4().hex
+        else:
+            # Only what shows a secret must not be sent twice.
+            del self.fields["form_id"]
 
     def clean_permissions(self) -> list[str]:
         return sorted(self.cleaned_data["permissions"], key=PERMISSIONS.index)
 
 
 class CredentialInline(admin.TabularInline[Credential, Site]):
-    """The credentials of a site, to look at; each has a page of its own."""
+    """The live credentials of a site, to look at; each has a page of its own. Revoked ones only grow in number."""
 
     model = Credential
-    fields = readonly_fields = ("secret_begins", "permitted", "last_used", "current_state")
+    verbose_name_plural = "Live credentials"
+    fields = readonly_fields = ("secret_begins", "permitted", "last_used")
     extra = 0
     show_change_link = True
     can_delete = False
@@ -110,9 +114,8 @@ class CredentialInline(admin.TabularInline[Credential, Site]):
     def last_used(self, credential: Credential) -> str:
         return "never" if credential.last_used_at is None else said(credential.last_used_at)
 
-    @admin.display(description="state")
-    def current_state(self, credential: Credential) -> SafeString:
-        return state("live", live=True) if credential.revoked_at is None else state("revoked", live=False)
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Credential]:
+        return super().get_queryset(request).filter(revoked_at=None)
 
 
 @admin.register(Site)
