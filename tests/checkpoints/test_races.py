@@ -258,6 +258,33 @@ def test_a_put_that_waits_for_the_pruner_goes_on_above_what_it_removed(tenant: T
         assert (written.status_code, written.json()["revision"]) == (201, 4)
 
 
+def test_the_pruner_waits_for_a_put_that_came_first_and_leaves_its_record_alone(tenant: Tenant, namespace: str) -> None:
+    """A pruner that removed rows before it had the namespace would wait for the put, and the put for it."""
+    key = f"{namespace}/a"
+    here = {"namespace": namespace_key(tenant.site, namespace), "key": key}
+    with tenant.client() as client:
+        put_record(client, namespace, key, "1", query="?ttl=60")
+        expire(key)
+        writer = connection.copy()
+        try:
+            writer.set_autocommit(False)
+            with writer.cursor() as cursor, ThreadPoolExecutor(1) as pool:
+                cursor.execute("SELECT 1 FROM namespace WHERE id = %(namespace)s FOR SHARE", here)
+                pruning = pool.submit(at_once, 1, lambda _: prune())
+                time.sleep(0.3)
+                assert not pruning.done()
+                cursor.execute(
+                    "UPDATE record SET revision = 2, expires_at = NULL"
+                    " WHERE namespace_id = %(namespace)s AND key = %(key)s",
+                    here,
+                )
+                writer.commit()
+                pruning.result()
+        finally:
+            writer.close()
+        assert client.get(f"/v1/namespaces/{namespace}/records/{key}").headers["ETag"] == '"2"'
+
+
 def test_no_revision_of_a_key_is_given_twice_while_it_is_put_deleted_and_pruned(
     server: Server, tenant: Tenant, namespace: str
 ) -> None:
