@@ -78,17 +78,41 @@ def decode_body(body: bytes, decoder: msgspec.json.Decoder[Decoded]) -> Decoded:
     except UnicodeDecodeError as error:
         raise Problem("invalid_json", f"The body is not UTF-8: byte {error.start} is no part of a character.") from None
     try:
-        return decoder.decode(body)
+        return times_in_utc(decoder.decode(body))
     except msgspec.ValidationError:
         check_json(body)
         try:
-            return decoder.decode(last_of_each_key(body))
+            return times_in_utc(decoder.decode(last_of_each_key(body)))
         except msgspec.ValidationError as error:
             raise problem_of(error) from None
     except msgspec.DecodeError as error:
         raise invalid_json(error) from None
     except RecursionError:
         raise Problem("invalid_json", "The JSON is nested too deeply; 128 levels are always accepted.") from None
+
+
+def times_in_utc(call: Decoded) -> Decoded:
+    """Return a struct with its times in UTC: PostgreSQL reads no text with an offset from 16 hours on."""
+    if isinstance(call, msgspec.Struct):
+        for name in times_of(type(call)):
+            value = getattr(call, name)
+            if value is not None:
+                setattr(call, name, in_utc(name, value))
+    return call
+
+
+@cache
+def times_of(struct: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Return the names of a struct's fields that are points in time."""
+    return tuple(name for name, parameter in parameters_of(struct).items() if parameter.type is datetime)
+
+
+def in_utc(field: str, value: datetime) -> datetime:
+    """Return a time in UTC; one that is there before year 1 or after year 9999 is refused."""
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValidationFailed(field, f"`{field}` must be a time of the years 1 to 9999 in UTC.") from None
 
 
 def last_of_each_key(body: bytes) -> bytes:

@@ -74,6 +74,8 @@ def test_a_payload_is_kept_byte_for_byte_over_mcp_too(client: httpx.Client, conv
         ("recall_memory", '{"conversation_id":"12345678","zz":1}', "validation_failed"),
         ("recall_memory", "[]", "validation_failed"),
         ("list_conversations", '{"cursor":"x"}', "invalid_cursor"),
+        ("memory_list", '{"namespace":"n","event_after":"0001-01-01T00:00:00+05:00"}', "validation_failed"),
+        ("memory_list", '{"namespace":"n","event_after":"2026-01-01T00:00:00"}', "validation_failed"),
         ("list_conversations", '{"limit":1E400}', "validation_failed"),
     ],
 )
@@ -85,6 +87,11 @@ def test_a_fault_of_the_arguments_is_told_in_band_as_the_problem_object(
     problem = json.loads(result["content"][0]["text"])
     assert problem["code"] == code
     assert problem["retryable"] is False
+
+
+def test_a_time_in_the_arguments_may_have_any_offset(client: httpx.Client) -> None:
+    arguments = '{"namespace":"n","event_after":"2026-01-01T00:00:00+23:59"}'
+    assert call(client, "memory_list", arguments)["structuredContent"] == {"records": [], "next_cursor": None}
 
 
 def test_replay_takes_every_offset_of_a_uint64(client: httpx.Client, conversation_id: str) -> None:
