@@ -223,5 +223,6 @@ def what_exporting_does(export: Export) -> Confirmation:
         "What is appended from now on is not in it. Nothing is changed; that you exported it is noted in the log.",
     ]
     if export.missing:
-        says.insert(1, f"It is corrupted: {export.missing:,} items are missing, and the file lacks them.")
+        missing = "1 item is" if export.missing == 1 else f"{export.missing:,} items are"
+        says.insert(1, f"It is corrupted: {missing} missing, and the file lacks what is missing.")
     return Confirmation(f"Export {conversation.conversation_id}?", says, "Export")

@@ -11,6 +11,7 @@ import axe_playwright_python
 import httpx
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from playwright.sync_api import Browser, Page
 
 from memory_site.sites.models import Credential
@@ -30,6 +31,8 @@ def running() -> Iterator[Browser]:
         # Playwright keeps a loop in this thread, and Django would take these tests for asynchronous code.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         yield started
+        # While the loop runs, Django keeps a connection of its own for this thread.
+        connection.close()
 
 
 def log_in(page: Page, server: Server, user: User) -> None:
