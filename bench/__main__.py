@@ -15,6 +15,7 @@ from bench.ground import Ground
 from bench.participants import PARTICIPANTS, PEERS_PYTHON, Driven, Failed, Participant
 from bench.peers.pgbench import PGBENCH
 from bench.report import Results
+from bench.space import chain
 from bench.workloads import WORKLOADS, Workload
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -107,6 +108,8 @@ def main() -> int:
             until = time.monotonic() + left / (len(workloads) - place)
             bench.measure(workload, rounds=asked.rounds, seconds=asked.seconds, until=until)
             print("\n".join(report.section(workload, participants, bench.results)), flush=True)
+        space = [] if asked.workloads else chain(ground)
+        print("\n".join(space))
         if bench.results.failures:
             sys.stderr.write(log.read_text()[-5000:])
     text = report.report(
@@ -115,6 +118,7 @@ def main() -> int:
         bench.results,
         command=shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
         how=f"{asked.rounds} rounds of {asked.seconds:g} s each; {asked.workers} workers of {asked.threads} threads.",
+        space=space,
     )
     print("\n".join(report.targets(bench.results)))
     for name, reason in bench.results.failures.items():

@@ -18,7 +18,8 @@ from bench.workloads import Workload
 PROJECT = Path(__file__).resolve().parent.parent
 PEERS_PYTHON = PROJECT / ".venv-peers" / "bin" / "python"
 
-EVERYTHING = frozenset({"append", "recall", "replay", "list"})
+LOG = frozenset({"append", "recall", "replay", "list"})
+MEMORIES = frozenset({"put", "get", "save", "restore"})
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Participant:
     name: str
     title: str
     module: str
-    kinds: frozenset[str] = EVERYTHING
+    kinds: frozenset[str] = LOG
     keyed: bool = True
     """Whether it knows idempotency keys."""
     ours: bool = True
@@ -39,8 +40,8 @@ class Participant:
         return workload.kind in self.kinds and (self.keyed or not workload.keyed)
 
 
-PRODUCT = Participant("product", "Memory Site over REST", "product")
-BARE = Participant("psycopg", "the same SQL, bare psycopg", "bare")
+PRODUCT = Participant("product", "Memory Site over REST", "product", kinds=LOG | MEMORIES)
+BARE = Participant("psycopg", "the same SQL, bare psycopg", "bare", kinds=LOG | MEMORIES)
 PGBENCH = Participant("pgbench", "the same SQL, pgbench", "pgbench")
 PARTICIPANTS = (PRODUCT, BARE, PGBENCH)
 

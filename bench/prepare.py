@@ -8,6 +8,7 @@ import uuid
 from typing import Any
 
 import django
+import msgspec
 
 django.setup()
 
@@ -16,7 +17,10 @@ from django.conf import settings  # noqa: E402
 from django.db import connection, transaction  # noqa: E402
 
 from bench.ground import Ground, Tenant  # noqa: E402
+from bench.memories import NAMESPACE, RECORDS, SESSION, bundle_text, record_key, value  # noqa: E402
 from bench.workloads import LISTED, SIZES, payload, read_conversation  # noqa: E402
+from checkpoints import bundles, checkpoints, records  # noqa: E402
+from checkpoints.contracts import PutRecord  # noqa: E402
 from conversations import contracts, log  # noqa: E402
 from conversations.models import conversation_key  # noqa: E402
 from memory_site.database.embedded import connection_url  # noqa: E402
@@ -59,9 +63,17 @@ def load(site: Site) -> None:
         cursor.execute(LOAD_CONVERSATIONS, parameters)
         cursor.execute(LOAD_ITEMS, parameters)
     with connection.cursor() as cursor:
-        for table in ("conversation", "item", "receipt"):
+        for table in ("conversation", "item", "receipt", "record", "checkpoint", "checkpoint_session", "namespace"):
             # Here and now, rather than by autovacuum in the middle of a round.
             cursor.execute(f"VACUUM ANALYZE {table}")
+
+
+def load_memories(site: Site) -> None:
+    """Load the records and the checkpoint that are read; the namespace has been there before the first round."""
+    for number in range(RECORDS):
+        records.put(site, PutRecord(namespace=NAMESPACE, key=record_key(number), value=msgspec.Raw(value().encode())))
+    body = f'{{"namespace":"{NAMESPACE}",' + bundle_text("checkpoint-1", SESSION, 0)[1:]
+    checkpoints.save(site, msgspec.json.decode(body, type=bundles.SaveCheckpoint))
 
 
 def list_statement(site: Site) -> tuple[str, list[Any]]:
@@ -79,8 +91,10 @@ def list_statement(site: Site) -> tuple[str, list[Any]]:
 
 
 def main(address: str, peers_dsn: str) -> None:
-    _, writer = make_tenant("bench-writer")
+    written, writer = make_tenant("bench-writer")
     site, reader = make_tenant("bench-reader")
+    for one in (written, site):
+        load_memories(one)
     load(site)
     list_sql, list_parameters = list_statement(site)
     ground = Ground(
@@ -89,7 +103,16 @@ def main(address: str, peers_dsn: str) -> None:
         peers_dsn=peers_dsn,
         writer=writer,
         reader=reader,
-        statements={"append": log.APPEND, "recall": log.RECALL, "replay": log.REPLAY, "list": list_sql},
+        statements={
+            "append": log.APPEND,
+            "recall": log.RECALL,
+            "replay": log.REPLAY,
+            "list": list_sql,
+            "put": records.PUT,
+            "get": records.GET,
+            "save": checkpoints.SAVE,
+            "restore": checkpoints.READ_LATEST,
+        },
         list_parameters=list_parameters,
         max_items=contracts.MAX_ITEMS,
         max_bytes=settings.MAX_RESPONSE_BYTES,

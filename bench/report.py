@@ -142,6 +142,7 @@ def report(
     *,
     command: str,
     how: str,
+    space: Sequence[str] = (),
 ) -> str:
     """Return the whole report."""
     lines = [
@@ -162,6 +163,7 @@ def report(
     ]
     for workload in workloads:
         lines += section(workload, participants, results)
+    lines += space
     if results.failures:
         lines += ["", "## What could not be measured", ""]
         lines += [f"- {name}: {reason}" for name, reason in results.failures.items()]

@@ -10,7 +10,7 @@ PAGE = 1000
 LISTED = 10_000  # conversations of the site that is listed
 ITEMS_PER_CONVERSATION = 50_000  # an appending client begins another conversation then: one holds 100,000
 
-Kind = Literal["append", "recall", "replay", "list"]
+Kind = Literal["append", "recall", "replay", "list", "put", "get", "save", "restore"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Workload:
     @property
     def items(self) -> int:
         """How many items one call moves."""
-        return {"append": self.batch, "recall": self.limit, "replay": self.limit, "list": self.limit}[self.kind]
+        return {"append": self.batch, "recall": self.limit, "replay": self.limit, "list": self.limit}.get(self.kind, 1)
 
 
 WORKLOADS = (
@@ -54,6 +54,14 @@ WORKLOADS = (
     Workload("recall-100k-8", "last 50 of 100,000, 8 clients", "recall", clients=8, size=100_000),
     Workload("replay", "replay of 10,000 in pages of 1,000, 1 client", "replay", size=REPLAYED, limit=PAGE),
     Workload("list", "list 50 of 10,000 conversations, 8 clients", "list", clients=8),
+    Workload("put-1", "put a record of 1 KB, 1 client", "put"),
+    Workload("put-8", "put a record of 1 KB, 8 clients, one namespace", "put", clients=8),
+    Workload("get-1", "get a record of 1 KB, 1 client", "get"),
+    Workload("get-8", "get a record of 1 KB, 8 clients, one namespace", "get", clients=8),
+    Workload("save-1", "save a checkpoint of 8 KB, 1 client", "save"),
+    Workload("save-8", "save a checkpoint of 8 KB, 8 clients, own sessions", "save", clients=8),
+    Workload("restore-1", "restore the latest checkpoint of 8 KB, 1 client", "restore"),
+    Workload("restore-8", "restore the latest checkpoint of 8 KB, 8 clients", "restore", clients=8),
 )
 SIZES = (200, 10_000, 100_000)
 

@@ -1,6 +1,7 @@
 """The same statements through psycopg and nothing else: what the product's SQL can do on this machine in Python."""
 
 import hashlib
+import json
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -10,6 +11,7 @@ import psycopg
 
 from bench.driving import ThreadDriver, serve
 from bench.ground import Ground
+from bench.memories import AGENT, DETAILS_BYTES, NAMESPACE, SESSION, bundle, record_key, value
 from bench.workloads import Workload, append_conversation, payload, read_conversation
 
 
@@ -28,9 +30,9 @@ class Bare(ThreadDriver):
             self.connections.append(psycopg.connect(self.ground.dsn, autocommit=True, prepare_threshold=0))
         sql = self.ground.statements[workload.kind]
         connection = self.connections[number]
-        parameters = self.appends if workload.kind == "append" else self.reads
-        make = parameters(workload, name, number)
-        expected = 1 if workload.kind == "append" else workload.limit
+        writes = {"append": self.appends, "put": self.puts, "save": self.saves}
+        make: Callable[[], Any] = writes.get(workload.kind, self.reads)(workload, name, number)
+        expected = workload.limit if workload.kind in ("recall", "replay", "list") else 1
 
         def call() -> None:
             rows = connection.execute(sql, make()).fetchall()
@@ -64,12 +66,58 @@ class Bare(ThreadDriver):
 
         return parameters
 
+    def puts(self, _: Workload, name: str, client: int) -> Callable[[], dict[str, Any]]:
+        """Return what makes the parameters of a client's next put."""
+        text = value()
+        fixed = {
+            "namespace": uuid5(UUID(self.ground.writer.id), NAMESPACE),
+            "value": text,
+            "size": len(text),
+            "ttl": None,
+            "kind": "fact",
+            "tags": ["benchmark"],
+            "topics": None,
+            "event_time": None,
+            "must_be_new": False,
+            "must_exist": False,
+            "matching": None,
+            "evicting": False,
+        }
+        calls = count()
+        return lambda: {**fixed, "key": f"{name}/{client}/{next(calls)}"}
+
+    def saves(self, _: Workload, name: str, client: int) -> Callable[[], dict[str, Any]]:
+        """Return what makes the parameters of a client's next checkpoint."""
+        session = f"{name}-{client}"
+        capsule = json.dumps(bundle("", session, 0)["capsule"])
+        fixed = {
+            "namespace": uuid5(UUID(self.ground.writer.id), NAMESPACE),
+            "agent_id": AGENT,
+            "session_id": session,
+            "capsule": capsule,
+            "reference_list": "[]",
+            "details": '"' + "." * DETAILS_BYTES + '"',
+            "digest": hashlib.sha256(b"").digest(),
+        }
+        calls = count()
+
+        def parameters() -> dict[str, Any]:
+            number = next(calls)
+            return {**fixed, "checkpoint_id": f"{name}-{client}-{number}", "expected_revision": number}
+
+        return parameters
+
     def reads(self, workload: Workload, name: str, client: int) -> Callable[[], Any]:
         """Return what makes the parameters of a client's next read."""
         if workload.kind == "list":
             return lambda: self.ground.list_parameters
-        key = uuid5(UUID(self.ground.reader.id), read_conversation(workload.size))
         calls = count()
+        namespace = uuid5(UUID(self.ground.reader.id), NAMESPACE)
+        if workload.kind == "get":
+            return lambda: {"namespace": namespace, "key": record_key(next(calls) * 7)}
+        if workload.kind == "restore":
+            return lambda: {"namespace": namespace, "agent_id": AGENT, "session_id": SESSION}
+        key = uuid5(UUID(self.ground.reader.id), read_conversation(workload.size))
         pages = max(1, workload.size // workload.limit)
         return lambda: {
             "id": key,
