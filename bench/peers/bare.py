@@ -30,8 +30,9 @@ class Bare(ThreadDriver):
             self.connections.append(psycopg.connect(self.ground.dsn, autocommit=True, prepare_threshold=0))
         sql = self.ground.statements[workload.kind]
         connection = self.connections[number]
+        writes: dict[str, Callable[[Workload, str, int], Callable[[], Any]]]
         writes = {"append": self.appends, "put": self.puts, "save": self.saves}
-        make: Callable[[], Any] = writes.get(workload.kind, self.reads)(workload, name, number)
+        make = writes.get(workload.kind, self.reads)(workload, name, number)
         expected = workload.limit if workload.kind in ("recall", "replay", "list") else 1
 
         def call() -> None:

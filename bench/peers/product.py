@@ -20,12 +20,13 @@ class Product(Driver):
         self.port = int(port)
 
     def run(self, workload: Workload, name: str, seconds: float) -> Measured:
-        make = self.appends if workload.kind == "append" else self.reads
+        writes = {"append": self.appends, "put": self.puts, "save": self.saves}
+        make = writes.get(workload.kind, self.reads)
         requests = [make(workload, name, client) for client in range(workload.clients)]
         # Anew for every run: the kernel deals them out to the workers by chance, and one draw must not last.
         connections = [Connection(self.host, self.port) for _ in requests]
         try:
-            return drive(connections, requests, seconds, 201 if workload.kind == "append" else 200)
+            return drive(connections, requests, seconds, 201 if workload.kind in writes else 200)
         finally:
             for connection in connections:
                 connection.close()
