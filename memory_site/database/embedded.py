@@ -300,6 +300,8 @@ class PostgreSQL:
         return _connect(self.state, user="postgres", database=database)
 
     def _supervise(self) -> None:
+        # A signal that this thread took would not wake up the thread that waits for it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
         while self._process is not None:
             status = self._process.wait()
             if self._stopping.is_set():

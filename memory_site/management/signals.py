@@ -1,8 +1,7 @@
 """What SIGINT, SIGTERM and SIGHUP do while the server starts, serves and stops."""
 
-import _thread
 import signal
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -24,23 +23,22 @@ def ignore() -> None:
     listen(lambda *_: None)
 
 
-def listen_once(handler: Handler, *, not_before: float = 0) -> None:
-    """Let the first of the signals call ``handler``, in a thread, when ``time.monotonic`` has reached ``not_before``.
+def wait_beside(handler: Handler) -> None:
+    """Let the first of the signals call ``handler`` in a thread that waits for it; the main thread is not disturbed.
 
-    Made for Granian's handlers. A second call of one blocks its process, and Ctrl-C does bring a worker two signals,
-    the terminal's and its parent's. A call in the moment in which a worker begins to serve is lost.
+    Python runs its handlers in the main thread, and one that is just about to wait for something is not woken up:
+    with a busy machine a server that was told to stop at such a moment went on for ever. Threads and processes that
+    are started later inherit that the signals are blocked. More of them than one are not heard: Granian's handlers
+    block their process when they are called twice, and Ctrl-C brings a worker two signals, the terminal's and its
+    parent's.
     """
+    numbers = [number for number in STOPPING_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
 
-    def call(number: int, frame: FrameType | None) -> None:
-        time.sleep(max(0, not_before - time.monotonic()))
-        handler(number, frame)
+    def wait() -> None:
+        handler(signal.sigwait(numbers), None)
 
-    def caught(number: int, frame: FrameType | None) -> None:
-        ignore()
-        # Below the threading module, whose locks the interrupted code may hold.
-        _thread.start_new_thread(call, (number, frame))
-
-    listen(caught)
+    threading.Thread(target=wait, name="signals", daemon=True).start()
 
 
 class _Stop(BaseException):

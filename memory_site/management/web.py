@@ -5,7 +5,6 @@ import importlib
 import multiprocessing
 import signal
 import socket
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +18,6 @@ from memory_site.management import signals
 APPLICATION = "memory_site.wsgi:application"
 STOP_SECONDS = 30
 """How long a running request may still take when the server stops."""
-SETTLING_SECONDS = 1
-"""How long after its start a worker surely serves."""
 BACKLOG = 1024
 
 
@@ -60,13 +57,9 @@ def numeric_address(host: str, port: int) -> str:
 
 
 def load_application(target: str) -> Any:
-    """Load the WSGI application in a worker, and let signals reach it in the one way that always stops it."""
-
-    def listen(handler: signals.Handler, _: object = None) -> None:
-        signals.listen_once(handler, not_before=time.monotonic() + SETTLING_SECONDS)
-
-    # Granian calls it next. A test presses Ctrl-C at the moment in which its own way loses a signal.
-    granian_signals.set_main_signals = listen
+    """Load the WSGI application in a worker, which is then stopped by signals in our way instead of Granian's."""
+    # Granian calls it next. That it still does, a test sees by pressing Ctrl-C while a worker starts.
+    granian_signals.set_main_signals = lambda handler, _=None: signals.wait_beside(handler)
     module, name = target.split(":")
     return getattr(importlib.import_module(module), name)
 
@@ -106,7 +99,7 @@ def serve(*, address: str, port: int, workers: int, threads: int, on_start: Call
     def _() -> None:
         # Granian has just set handlers of its own, of which SIGHUP's would replace the workers.
         signal.signal(signal.SIGHUP, hangup)
-        signals.listen_once(server.signal_handler_interrupt)
+        signals.wait_beside(server.signal_handler_interrupt)
         on_start()
 
     try:
