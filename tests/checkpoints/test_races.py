@@ -261,7 +261,7 @@ def test_a_put_that_waits_for_the_pruner_goes_on_above_what_it_removed(tenant: T
 def test_the_pruner_waits_for_a_put_that_came_first_and_leaves_its_record_alone(tenant: Tenant, namespace: str) -> None:
     """A pruner that removed rows before it had the namespace would wait for the put, and the put for it."""
     key = f"{namespace}/a"
-    here = {"namespace": namespace_key(tenant.site, namespace), "key": key}
+    here: dict[str, Any] = {"namespace": namespace_key(tenant.site, namespace), "key": key}
     with tenant.client() as client:
         put_record(client, namespace, key, "1", query="?ttl=60")
         expire(key)
