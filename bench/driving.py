@@ -48,7 +48,7 @@ class Driver(ABC):
 
 
 class ThreadDriver(Driver):
-    """Clients that are threads, each with a blocking call of its own."""
+    """Clients that are threads, each with a blocking call of its own, which may say that it did the work of several."""
 
     @abstractmethod
     def client(self, workload: Workload, name: str, number: int) -> Callable[[], object]:
@@ -57,19 +57,23 @@ class ThreadDriver(Driver):
     def run(self, workload: Workload, name: str, seconds: float) -> Measured:
         calls = [self.client(workload, name, number) for number in range(workload.clients)]
         latencies: list[list[int]] = [[] for _ in calls]
+        done: list[int] = []
         failures: list[BaseException] = []
         start = time.perf_counter()
         deadline = start + seconds
 
         def loop(call: Callable[[], object], taken: list[int]) -> None:
             clock = time.perf_counter
+            extra = 0
             try:
                 before = clock()
                 while before < deadline:
-                    call()
+                    answer = call()
                     after = clock()
                     taken.append(int((after - before) * 1e6))
+                    extra += answer - 1 if isinstance(answer, int) else 0
                     before = after
+                done.append(extra)
             except BaseException as error:
                 failures.append(error)
 
@@ -83,11 +87,11 @@ class ThreadDriver(Driver):
                 thread.join()
         if failures:
             raise failures[0]
-        return measured(latencies, time.perf_counter() - start)
+        return measured(latencies, time.perf_counter() - start, extra=sum(done))
 
 
 class AsyncDriver(Driver):
-    """Clients that are tasks of one event loop, for libraries that are asynchronous."""
+    """Clients that are tasks of one event loop, for libraries that are asynchronous; otherwise as threads."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground)
@@ -103,26 +107,29 @@ class AsyncDriver(Driver):
         start = time.perf_counter()
         deadline = start + seconds
 
-        async def repeat(call: Callable[[], Awaitable[object]], taken: list[int]) -> None:
+        async def repeat(call: Callable[[], Awaitable[object]], taken: list[int]) -> int:
             clock = time.perf_counter
+            extra = 0
             before = clock()
             while before < deadline:
-                await call()
+                answer = await call()
                 after = clock()
                 taken.append(int((after - before) * 1e6))
+                extra += answer - 1 if isinstance(answer, int) else 0
                 before = after
+            return extra
 
-        async def together() -> None:
-            await asyncio.gather(*(repeat(*pair) for pair in zip(calls, latencies, strict=True)))
+        async def together() -> list[int]:
+            return await asyncio.gather(*(repeat(*pair) for pair in zip(calls, latencies, strict=True)))
 
-        self.loop.run_until_complete(together())
-        return measured(latencies, time.perf_counter() - start)
+        done = self.loop.run_until_complete(together())
+        return measured(latencies, time.perf_counter() - start, extra=sum(done))
 
 
-def measured(latencies: list[list[int]], seconds: float) -> Measured:
-    """Put the clients' figures together."""
+def measured(latencies: list[list[int]], seconds: float, *, extra: int = 0) -> Measured:
+    """Put the clients' figures together; ``extra`` is how much more than one call's work some calls did."""
     together = [taken for client in latencies for taken in client]
-    return Measured(len(together), seconds, together)
+    return Measured(len(together) + extra, seconds, together)
 
 
 def serve(driver_class: Callable[[Ground], Driver]) -> None:

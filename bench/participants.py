@@ -34,16 +34,35 @@ class Participant:
     """Whether it knows idempotency keys."""
     ours: bool = True
     """Whether it runs in this environment; the others have one of their own."""
+    without: frozenset[str] = frozenset()
+    """Workloads that it has no call for, or takes minutes for."""
 
     def takes(self, workload: Workload) -> bool:
         """Return whether the workload means anything to it."""
-        return workload.kind in self.kinds and (self.keyed or not workload.keyed)
+        return workload.kind in self.kinds and (self.keyed or not workload.keyed) and workload.name not in self.without
 
 
 PRODUCT = Participant("product", "Memory Site over REST", "product", kinds=LOG | MEMORIES)
+MCP = Participant("mcp", "Memory Site over MCP", "mcp", kinds=frozenset({"append", "recall"}))
 BARE = Participant("psycopg", "the same SQL, bare psycopg", "bare", kinds=LOG | MEMORIES)
 PGBENCH = Participant("pgbench", "the same SQL, pgbench", "pgbench")
-PARTICIPANTS = (PRODUCT, BARE, PGBENCH)
+
+READS_ALL = frozenset({"recall-100k-8"})  # 100 MB a call, eight at once
+ONE_WRITER = frozenset({"append-one", "batch"})  # no order among writers, no batch
+
+
+def peer(name: str, title: str, module: str, without: frozenset[str] = frozenset()) -> Participant:
+    """Return a library that people use today: it knows conversations, and no keys and no lists of them."""
+    return Participant(name, title, module, kinds=LOG - {"list"}, keyed=False, ours=False, without=without)
+
+
+PEERS = (
+    peer("openai-agents", "openai-agents SQLAlchemySession", "openai_agents"),
+    peer("langgraph-saver", "LangGraph PostgresSaver", "langgraph_saver", READS_ALL | ONE_WRITER),
+    peer("langgraph-store", "LangGraph PostgresStore", "langgraph_store", READS_ALL | ONE_WRITER),
+    peer("langchain", "langchain-postgres history", "langchain_history", READS_ALL),
+)
+PARTICIPANTS = (PRODUCT, MCP, BARE, PGBENCH, *PEERS)
 
 
 class Failed(Exception):

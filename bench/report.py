@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from statistics import median
 
-from bench.participants import BARE, PRODUCT, Participant, Run
+from bench.participants import BARE, MCP, PRODUCT, Participant, Run
 from bench.workloads import Workload
 
 
@@ -50,6 +50,13 @@ TARGETS = (
     Target("last 50 of 100,000 by last 50 of 200", ("recall-100k", "product"), ("recall-200", "product"), 0.9),
     Target("the same with 8 clients", ("recall-100k-8", "product"), ("recall-200-8", "product"), 0.9),
     Target("replay by bare psycopg", ("replay", "product"), ("replay", "psycopg"), 0.4),
+    Target("append over MCP by REST", ("append-8", "mcp"), ("append-8", "product"), 0.8),
+    Target("last 50 of 200 over MCP by REST", ("recall-200-8", "mcp"), ("recall-200-8", "product"), 0.8),
+    Target("append by openai-agents", ("append-8", "product"), ("append-8", "openai-agents"), 2.5),
+    Target("last 50 of 200 by openai-agents", ("recall-200", "product"), ("recall-200", "openai-agents"), 2),
+    Target("last 50 of 10,000 by openai-agents", ("recall-10k", "product"), ("recall-10k", "openai-agents"), 2),
+    Target("last 50 of 100,000 by openai-agents", ("recall-100k", "product"), ("recall-100k", "openai-agents"), 2),
+    Target("replay by LangGraph's saver", ("replay", "product"), ("replay", "langgraph-saver"), 10),
 )
 
 
@@ -69,7 +76,7 @@ def row(workload: Workload, participant: Participant, results: Results) -> list[
         amount(rate * workload.items),
         milliseconds(latencies[len(latencies) // 2]),
         milliseconds(latencies[min(len(latencies) - 1, int(len(latencies) * 0.99))]),
-        amount(server) if participant is PRODUCT else "",
+        amount(server) if participant in (PRODUCT, MCP) else "",
         amount(sum(run.used.database for run in runs) / calls * 1e6),
         amount(sum(run.used.client for run in runs) / calls * 1e6),
         f"{ratio:.2f}" if ratio is not None else "",

@@ -1,7 +1,7 @@
 """Memory Site itself, over HTTP."""
 
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from bench.client import Connection, drive
@@ -23,10 +23,14 @@ class Product(Driver):
         writes = {"append": self.appends, "put": self.puts, "save": self.saves}
         make = writes.get(workload.kind, self.reads)
         requests = [make(workload, name, client) for client in range(workload.clients)]
+        return self.drive(requests, seconds, 201 if workload.kind in writes else 200)
+
+    def drive(self, requests: Sequence[Callable[[], bytes]], seconds: float, expected: int) -> Measured:
+        """Let a connection for each client send its requests."""
         # Anew for every run: the kernel deals them out to the workers by chance, and one draw must not last.
         connections = [Connection(self.host, self.port) for _ in requests]
         try:
-            return drive(connections, requests, seconds, 201 if workload.kind in writes else 200)
+            return drive(connections, requests, seconds, expected)
         finally:
             for connection in connections:
                 connection.close()
