@@ -3,7 +3,7 @@
 #   make up                     the whole server (HOST=, PORT=, WORKERS=, or ARGS="--threads 8")
 #   make test                   the whole suite against real PostgreSQL (ARGS="-k append" for a part)
 #   make lint                   style, types, import contracts, migrations, deployment check, OpenAPI
-#   make bench                  the benchmark
+#   make bench                  the benchmark; make bench-peers, beside what people use today
 #   make fuzz, make conformance longer runs of their own
 #   make soak                   kill everything for minutes (SOAK_SECONDS=120 for each kind of fault), and check the history
 #
@@ -19,7 +19,7 @@ given = $(if $(filter command,$(firstword $(origin $(1)))),--$(2) $($(1)))
 UP_OPTIONS = $(call given,HOST,host) $(call given,PORT,port) $(call given,WORKERS,workers)
 TEST_PROCESSES ?= 2
 
-.PHONY: up test lint bench fuzz conformance soak
+.PHONY: up test lint bench bench-peers fuzz conformance soak
 
 up: $(VENV)/.installed
 	$(PY) manage.py up $(UP_OPTIONS) $(ARGS)
@@ -42,6 +42,14 @@ lint: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(PY) -m bench $(ARGS)
+
+# The peers have an environment of their own; once it is there, make bench measures them too.
+bench-peers: .venv-peers/.installed bench
+
+.venv-peers/.installed: bench/requirements-peers.lock
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	PIP_ROOT_USER_ACTION=ignore .venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench/requirements-peers.lock
+	@touch $@
 
 fuzz: $(VENV)/.installed-dev
 	MEMORY_SITE_TEST_FUZZ_EXAMPLES=1000 $(PY) -m pytest -p tests.postgres_plugin --timeout 0 tests/wire/test_fuzz.py $(ARGS)
