@@ -14,8 +14,10 @@ from django.contrib.auth.models import User
 from django.db import connection
 from playwright.sync_api import Browser, Page
 
+from checkpoints.models import namespace_key
 from memory_site.sites.models import Credential
 from tests.browser import browser, page_of
+from tests.calls import bundle, put_record, save
 from tests.conftest import Server, Tenant, make_tenant
 from tests.console.conftest import PASSWORD, fill, make_hole
 from tests.console.test_transcript import HOSTILE
@@ -55,6 +57,31 @@ def speak(client: httpx.Client, conversation_id: str, *payloads: str) -> None:
     client.post(f"/v1/conversations/{conversation_id}/items", content=body, headers=headers).raise_for_status()
 
 
+def memory_pages(tenant: Tenant, client: httpx.Client) -> dict[str, str]:
+    """The address of every kind of page about records and checkpoints."""
+    name = f"project-{tenant.site.slug}"
+    put_record(client, name, "decisions/database", HOSTILE["markup"])
+    put_record(client, name, "k" * 512, '{"kind":"fact","tags":["a","b"],"content":"short"}', query="?ttl=600")
+    references = [{"namespace": name, "key": one, "revision": 1} for one in ("decisions/database", "k" * 512, "gone")]
+    hostile = "</pre><script>alert(1)</script>\u202e" + "W" * 300
+    body = bundle("checkpoint-1", goal=hostile, references=references, details={"branch": "main", "failing": [hostile]})
+    body["capsule"] |= {"constraints": ["No downtime", hostile], "open_tasks": ["Write the documentation"]}
+    save(client, name, body)
+    save(client, name, bundle("checkpoint-2", expected_revision=1))
+    namespaces = "/admin/checkpoints/namespace/"
+    namespace = f"{namespaces}{namespace_key(tenant.site, name)}"
+    return {
+        "namespaces": f"{namespaces}?q={name}",
+        "namespace": f"{namespace}/change/",
+        "records": f"{namespace}/records/",
+        "records-none": f"{namespace}/records/?key=nothing",
+        "record": f"{namespace}/record/?key=decisions/database",
+        "sessions": f"{namespace}/sessions/",
+        "chain": f"{namespace}/chain/?agent=coder&session=one",
+        "checkpoint": f"{namespace}/checkpoint/?id=checkpoint-1",
+    }
+
+
 @pytest.fixture
 def pages(tenant: Tenant, client: httpx.Client, spoken: Callable[..., UUID]) -> dict[str, str]:
     """The address of every kind of page, of a site that has something to show."""
@@ -85,6 +112,7 @@ def pages(tenant: Tenant, client: httpx.Client, spoken: Callable[..., UUID]) -> 
         "transcript": f"{conversations}{hostile}/transcript/",
         "transcript-broken": f"{conversations}{broken}/transcript/",
         "export": f"{conversations}{broken}/export/",
+        **memory_pages(tenant, client),
         "log": "/admin/admin/logentry/",
         "users": "/admin/auth/user/",
         "user-add": "/admin/auth/user/add/",
