@@ -20,7 +20,7 @@ from memory_site.database.state import Hold, prepare
 
 STARTED = "MEMORY_SITE_TEST_SERVER"
 """Set for the processes that find a server in the environment: pytest-xdist's workers, and nested runs."""
-SHORT = Path("/tmp")  # noqa: S108
+SHORT = Path("/tmp")
 """Where the state folder is, for the sake of the socket's path."""
 
 
