@@ -27,6 +27,8 @@ class Connection:
     def __init__(self, host: str, port: int) -> None:
         self.socket = socket.create_connection((host, port), timeout=30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.length = 0
+        """Of the last answer's content, in bytes."""
         self._parts: list[bytes] = []
         self._missing = 0
 
@@ -48,7 +50,8 @@ class Connection:
             if end < 0:
                 return False
             self._parts.clear()
-            self._missing = end + len(HEAD_END) + content_length(head, end) - len(head)
+            self.length = content_length(head, end)
+            self._missing = end + len(HEAD_END) + self.length - len(head)
             if head[9:12] != expected:
                 raise WrongAnswer(head[:1000].decode(errors="replace"))
         return self._missing == 0
@@ -67,8 +70,13 @@ def content_length(head: bytes, end: int) -> int:
     return int(folded[start + len(LENGTH) : stop if stop > 0 else end])
 
 
-def drive(connections: Sequence[Connection], requests: Sequence[Request], seconds: float, expected: int) -> Measured:
-    """Let each connection send its requests one after the other for so long."""
+def drive(
+    connections: Sequence[Connection], requests: Sequence[Request], seconds: float, expected: int, at_least: int = 0
+) -> Measured:
+    """Let each connection send its requests one after the other for so long.
+
+    Every answer must have the ``expected`` status and ``at_least`` so many bytes: an empty page is soon read.
+    """
     status = b"%d" % expected
     latencies: list[list[int]] = [[] for _ in connections]
     clients = {
@@ -93,6 +101,8 @@ def drive(connections: Sequence[Connection], requests: Sequence[Request], second
                 connection, request, taken = clients[descriptor]
                 if not connection.receive(status):
                     continue
+                if connection.length < at_least:
+                    raise WrongAnswer(f"an answer of {connection.length} bytes in place of at least {at_least}")
                 now = clock()
                 taken.append(int((now - sent[descriptor]) * 1e6))
                 if now < deadline:

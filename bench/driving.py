@@ -38,6 +38,10 @@ class Driver(ABC):
         """Return what the report should say of the software that was driven."""
         return {}
 
+    def close(self) -> None:
+        """End what it has started; called when there is nothing more to do."""
+        return
+
     def prepare(self, workload: Workload) -> None:
         """Load what the workload reads, once; called before its first run."""
         return
@@ -154,3 +158,5 @@ def serve(driver_class: Callable[[Ground], Driver]) -> None:
         except Exception as error:
             traceback.print_exc()
             answers.write(json.dumps({"failed": f"{type(error).__name__}: {error}"[:500]}) + "\n")
+    if driver is not None:
+        driver.close()

@@ -61,7 +61,11 @@ PEERS = (
     peer("langgraph-saver", "LangGraph PostgresSaver", "langgraph_saver", READS_ALL | ONE_WRITER),
     peer("langgraph-store", "LangGraph PostgresStore", "langgraph_store", READS_ALL | ONE_WRITER),
     peer("langchain", "langchain-postgres history", "langchain_history", READS_ALL),
+    peer("ogx", "OGX Conversations API over HTTP", "ogx", READS_ALL | {"batch"}),  # it takes 20 items a call
 )
+NOT_RUN = {
+    "Redis agent-memory-server": "needs Python 3.12 and a Redis with its search module, which no package has",
+}
 PARTICIPANTS = (PRODUCT, MCP, BARE, PGBENCH, *PEERS)
 
 
@@ -99,7 +103,11 @@ class Driven:
                 text=True,
                 bufsize=1,
             )
-        self.versions: dict[str, str] = self.ask({"open": ground.dump()})["versions"]
+        try:
+            self.versions: dict[str, str] = self.ask({"open": ground.dump()})["versions"]
+        except Failed:
+            self.stop()
+            raise
 
     def run(self, workload: Workload, name: str, seconds: float, meter: Meter) -> Run:
         """Let it run a workload, with the processor time that everybody used meanwhile."""

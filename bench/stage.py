@@ -4,7 +4,6 @@ import http.client
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,11 +15,11 @@ from urllib.parse import quote
 
 from bench.cpu import Meter
 from bench.ground import Ground
+from bench.ports import HOST, free_port
 from memory_site.database.embedded import PORT, PostgreSQL, socket_folder
 from memory_site.database.postgres_account import binaries
 
 PROJECT = Path(__file__).resolve().parent.parent
-HOST = "127.0.0.1"
 STARTS_WITHIN = 60
 PEERS_DATABASE = "peers"
 
@@ -65,14 +64,6 @@ def own_environment(state: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MEMORY_SITE_")}
     kept.pop("DATABASE_URL", None)
     return {**kept, "MEMORY_SITE_STATE": str(state), "DJANGO_SETTINGS_MODULE": "memory_site.settings"}
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_until_ready(server: "subprocess.Popen[bytes]", address: str, log: Path) -> None:

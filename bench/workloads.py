@@ -36,6 +36,11 @@ class Workload:
         """How many items one call moves."""
         return {"append": self.batch, "recall": self.limit, "replay": self.limit, "list": self.limit}.get(self.kind, 1)
 
+    @property
+    def answer_bytes(self) -> int:
+        """The least that a right answer has: the payloads that were asked for."""
+        return self.limit * PAYLOAD_BYTES if self.kind in ("recall", "replay") else 1
+
 
 WORKLOADS = (
     Workload("append-1", "append, 1 client", "append"),

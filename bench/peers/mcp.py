@@ -19,7 +19,8 @@ class Tools(Product):
     def run(self, workload: Workload, name: str, seconds: float) -> Measured:
         self.check(workload, name)
         make = self.appends if workload.kind == "append" else self.reads
-        return self.drive([make(workload, name, client) for client in range(workload.clients)], seconds, 200)
+        requests = [make(workload, name, client) for client in range(workload.clients)]
+        return self.drive(requests, seconds, 200, workload.answer_bytes)
 
     def check(self, workload: Workload, name: str) -> None:
         """Make one call and look at the answer: a tool's error comes with status 200 too."""

@@ -23,14 +23,14 @@ class Product(Driver):
         writes = {"append": self.appends, "put": self.puts, "save": self.saves}
         make = writes.get(workload.kind, self.reads)
         requests = [make(workload, name, client) for client in range(workload.clients)]
-        return self.drive(requests, seconds, 201 if workload.kind in writes else 200)
+        return self.drive(requests, seconds, 201 if workload.kind in writes else 200, workload.answer_bytes)
 
-    def drive(self, requests: Sequence[Callable[[], bytes]], seconds: float, expected: int) -> Measured:
+    def drive(self, requests: Sequence[Callable[[], bytes]], seconds: float, expected: int, at_least: int) -> Measured:
         """Let a connection for each client send its requests."""
         # Anew for every run: the kernel deals them out to the workers by chance, and one draw must not last.
         connections = [Connection(self.host, self.port) for _ in requests]
         try:
-            return drive(connections, requests, seconds, expected)
+            return drive(connections, requests, seconds, expected, at_least)
         finally:
             for connection in connections:
                 connection.close()
