@@ -43,11 +43,13 @@ lint: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(PY) -m bench $(ARGS)
 
-# The peers have an environment of their own; once it is there, make bench measures them too.
+# The peers have an environment of their own (PEERS_PYTHON=python3.12: one of them needs that); once it is there,
+# make bench measures them too.
+PEERS_PYTHON ?= $(PYTHON)
 bench-peers: .venv-peers/.installed bench
 
 .venv-peers/.installed: bench/requirements-peers.lock
-	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	test -x .venv-peers/bin/python || $(PEERS_PYTHON) -m venv .venv-peers
 	PIP_ROOT_USER_ACTION=ignore .venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bench/requirements-peers.lock
 	@touch $@
 
