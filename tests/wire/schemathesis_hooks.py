@@ -38,3 +38,13 @@ def whole_numbers(value: Any) -> Any:
             return [whole_numbers(member) for member in value]
         case _:
             return value
+
+
+@schemathesis.hook
+def filter_query(context: Any, query: dict[str, Any] | None) -> bool:
+    """Leave out what an address cannot carry: nothing as a value, and anything but texts in a list of texts."""
+    given = query or {}
+    lists = [given[name] for name in ("tag", "topic") if name in given]
+    return all(value not in ([], {}, None) for value in given.values()) and all(
+        isinstance(value, list) and all(isinstance(text, str) for text in value) for value in lists
+    )
