@@ -1,6 +1,7 @@
 """``python -m bench``: everything in one run, the participants taking turns."""
 
 import argparse
+import os
 import shlex
 import sys
 import tempfile
@@ -92,6 +93,7 @@ class Bench:
 def main() -> int:
     asked = options()
     started_at = time.monotonic()
+    load, _, _ = os.getloadavg()
     workloads = [workload for workload in WORKLOADS if not asked.workloads or workload.name in asked.workloads]
     participants = [participant for participant in PARTICIPANTS if participant.name in asked.participants]
     with ExitStack() as started:
@@ -117,7 +119,8 @@ def main() -> int:
         participants,
         bench.results,
         command=shlex.join(["python", "-m", "bench", *sys.argv[1:]]),
-        how=f"{asked.rounds} rounds of {asked.seconds:g} s each; {asked.workers} workers of {asked.threads} threads.",
+        how=f"{asked.rounds} rounds of {asked.seconds:g} s each; {asked.workers} workers of {asked.threads} threads."
+        f"\nThe machine's load average was {load:.1f} when it began.",
         space=space,
     )
     print("\n".join(report.targets(bench.results)))

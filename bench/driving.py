@@ -7,6 +7,7 @@ standard library: this runs in the environments of the peers too.
 import asyncio
 import json
 import os
+import platform
 import sys
 import threading
 import time
@@ -148,7 +149,7 @@ def serve(driver_class: Callable[[Ground], Driver]) -> None:
         try:
             if driver is None:
                 driver = driver_class(Ground.load(asked["open"]))
-                answers.write(json.dumps({"versions": driver.versions()}) + "\n")
+                answers.write(json.dumps({"versions": driver.versions(), "python": platform.python_version()}) + "\n")
                 continue
             workload = Workload(**asked["run"])
             if workload.name not in prepared:

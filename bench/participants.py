@@ -104,10 +104,13 @@ class Driven:
                 bufsize=1,
             )
         try:
-            self.versions: dict[str, str] = self.ask({"open": ground.dump()})["versions"]
+            opened = self.ask({"open": ground.dump()})
         except Failed:
             self.stop()
             raise
+        self.versions: dict[str, str] = opened["versions"]
+        if not participant.ours:
+            self.versions["the peers' Python"] = opened["python"]
 
     def run(self, workload: Workload, name: str, seconds: float, meter: Meter) -> Run:
         """Let it run a workload, with the processor time that everybody used meanwhile."""
