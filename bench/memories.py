@@ -3,13 +3,12 @@
 import json
 from typing import Any
 
-from bench.workloads import payload
+from bench.workloads import DETAILS_BYTES, payload
 
 NAMESPACE = "bench"
 AGENT = "bench"
 RECORDS = 1000  # loaded, and read
 SESSION = "loaded"
-DETAILS_BYTES = 8 * 1024
 CAPSULE = {
     "goal": "Move the service to PostgreSQL.",
     "summary": "The models are moved; the tests of the importer fail.",

@@ -19,7 +19,9 @@ PROJECT = Path(__file__).resolve().parent.parent
 PEERS_PYTHON = PROJECT / ".venv-peers" / "bin" / "python"
 
 LOG = frozenset({"append", "recall", "replay", "list"})
-MEMORIES = frozenset({"put", "get", "save", "restore"})
+RECORDS = frozenset({"put", "get"})
+CHECKPOINTS = frozenset({"save", "restore"})
+MEMORIES = RECORDS | CHECKPOINTS
 
 
 @dataclass(frozen=True)
@@ -51,20 +53,30 @@ READS_ALL = frozenset({"recall-100k-8"})  # 100 MB a call, eight at once
 ONE_WRITER = frozenset({"append-one", "batch"})  # no order among writers, no batch
 
 
-def peer(name: str, title: str, module: str, without: frozenset[str] = frozenset()) -> Participant:
-    """Return a library that people use today: it knows conversations, and no keys and no lists of them."""
-    return Participant(name, title, module, kinds=LOG - {"list"}, keyed=False, ours=False, without=without)
+def peer(
+    name: str,
+    title: str,
+    module: str,
+    without: frozenset[str] = frozenset(),
+    memories: frozenset[str] = frozenset(),
+) -> Participant:
+    """Return a library that people use today: it knows conversations, and no keys and no lists of them.
+
+    ``memories`` are the kinds of workload with records or checkpoints that it has calls for.
+    """
+    kinds = LOG - {"list"} | memories
+    return Participant(name, title, module, kinds=kinds, keyed=False, ours=False, without=without)
 
 
 PEERS = (
     peer("openai-agents", "openai-agents SQLAlchemySession", "openai_agents"),
-    peer("langgraph-saver", "LangGraph PostgresSaver", "langgraph_saver", READS_ALL | ONE_WRITER),
-    peer("langgraph-store", "LangGraph PostgresStore", "langgraph_store", READS_ALL | ONE_WRITER),
+    peer("langgraph-saver", "LangGraph PostgresSaver", "langgraph_saver", READS_ALL | ONE_WRITER, CHECKPOINTS),
+    peer("langgraph-store", "LangGraph PostgresStore", "langgraph_store", READS_ALL | ONE_WRITER, RECORDS),
     peer("langchain", "langchain-postgres history", "langchain_history", READS_ALL),
     peer("ogx", "OGX Conversations API over HTTP", "ogx", READS_ALL | {"batch"}),  # it takes 20 items a call
 )
 NOT_RUN = {
-    "Redis agent-memory-server": "needs Python 3.12 and a Redis with its search module, which no package has",
+    "Redis agent-memory-server": "not run, because it needs a Redis with its search module, which was not set up here",
 }
 PARTICIPANTS = (PRODUCT, MCP, BARE, PGBENCH, *PEERS)
 

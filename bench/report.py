@@ -57,6 +57,10 @@ TARGETS = (
     Target("last 50 of 10,000 by openai-agents", ("recall-10k", "product"), ("recall-10k", "openai-agents"), 2),
     Target("last 50 of 100,000 by openai-agents", ("recall-100k", "product"), ("recall-100k", "openai-agents"), 2),
     Target("replay by LangGraph's saver", ("replay", "product"), ("replay", "langgraph-saver"), 10),
+    Target("put by LangGraph's store", ("put-8", "product"), ("put-8", "langgraph-store"), 1),
+    Target("get by LangGraph's store", ("get-8", "product"), ("get-8", "langgraph-store"), 1),
+    Target("save by LangGraph's saver", ("save-8", "product"), ("save-8", "langgraph-saver"), 1),
+    Target("restore by LangGraph's saver", ("restore-8", "product"), ("restore-8", "langgraph-saver"), 1),
 )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 PAYLOAD_BYTES = 1024
+DETAILS_BYTES = 8 * 1024  # of a checkpoint
 BATCH = 50
 REPLAYED = 10_000  # items of the conversation that is replayed
 PAGE = 1000
@@ -39,7 +40,8 @@ class Workload:
     @property
     def answer_bytes(self) -> int:
         """The least that a right answer has: the payloads that were asked for."""
-        return self.limit * PAYLOAD_BYTES if self.kind in ("recall", "replay") else 1
+        page = self.limit * PAYLOAD_BYTES
+        return {"recall": page, "replay": page, "get": PAYLOAD_BYTES, "restore": DETAILS_BYTES}.get(self.kind, 1)
 
 
 WORKLOADS = (

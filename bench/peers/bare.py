@@ -11,8 +11,8 @@ import psycopg
 
 from bench.driving import ThreadDriver, serve
 from bench.ground import Ground
-from bench.memories import AGENT, DETAILS_BYTES, NAMESPACE, SESSION, bundle, record_key, value
-from bench.workloads import Workload, append_conversation, payload, read_conversation
+from bench.memories import AGENT, NAMESPACE, SESSION, bundle, record_key, value
+from bench.workloads import DETAILS_BYTES, Workload, append_conversation, payload, read_conversation
 
 
 class Bare(ThreadDriver):

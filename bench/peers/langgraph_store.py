@@ -1,4 +1,4 @@
-"""LangGraph: ``PostgresStore``, one document an item below a conversation's namespace."""
+"""LangGraph: ``PostgresStore``, one document an item below a conversation's namespace, or one a record."""
 
 import json
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from psycopg.rows import dict_row
 
 from bench.driving import ThreadDriver, serve
 from bench.ground import Ground
+from bench.memories import NAMESPACE, RECORDS, record_key, value
 from bench.workloads import Workload, append_conversation, payload, read_conversation
 
 LOAD = """
@@ -20,6 +21,14 @@ SELECT %(prefix)s::text, lpad(n::text, 12, '0'), %(value)s::jsonb, now(), now() 
 FROM generate_series(1, %(size)s::bigint) AS n
 ON CONFLICT DO NOTHING
 """
+LOAD_RECORDS = """
+INSERT INTO store (prefix, key, value, created_at, updated_at)
+SELECT %(prefix)s::text, key, %(value)s::jsonb, now(), now() FROM unnest(%(keys)s::text[]) AS key
+ON CONFLICT DO NOTHING
+"""
+# As with the product, what is loaded is not where others write.
+WRITTEN = ("bench-writer", NAMESPACE)
+READ = ("bench-reader", NAMESPACE)
 
 
 class LangGraphStore(ThreadDriver):
@@ -29,6 +38,7 @@ class LangGraphStore(ThreadDriver):
         super().__init__(ground)
         self.stores: list[PostgresStore] = []
         self.value: Any = json.loads(payload())
+        self.record: Any = json.loads(value())
         self.store(0).setup()
 
     def versions(self) -> dict[str, str]:
@@ -50,6 +60,11 @@ class LangGraphStore(ThreadDriver):
                 values = {"prefix": self.prefix(workload), "value": payload(), "size": workload.size}
                 connection.execute(LOAD, values)
                 connection.execute("VACUUM ANALYZE store")
+        if workload.kind == "get":
+            with self.connect() as connection:
+                keys = [record_key(number) for number in range(RECORDS)]
+                connection.execute(LOAD_RECORDS, {"prefix": ".".join(READ), "value": value(), "keys": keys})
+                connection.execute("VACUUM ANALYZE store")
 
     def prefix(self, workload: Workload) -> str:
         """Return where the items are that a workload reads."""
@@ -57,6 +72,10 @@ class LangGraphStore(ThreadDriver):
 
     def client(self, workload: Workload, name: str, number: int) -> Callable[[], object]:
         store = self.store(number)
+        if workload.kind == "put":
+            return self.puts(store, f"{name}/{number}")
+        if workload.kind == "get":
+            return self.gets(store)
         calls = count()
         if workload.kind == "append":
 
@@ -76,6 +95,23 @@ class LangGraphStore(ThreadDriver):
                 raise RuntimeError("items are missing")
 
         return read
+
+    def puts(self, store: PostgresStore, name: str) -> Callable[[], object]:
+        """Return a client's put, of a new key each."""
+        calls = count()
+        return lambda: store.put(WRITTEN, f"{name}/{next(calls)}", self.record)
+
+    def gets(self, store: PostgresStore) -> Callable[[], object]:
+        """Return a client's get."""
+        calls = count()
+
+        def get() -> None:
+            key = record_key(next(calls) * 7)
+            found = store.get(READ, key)
+            if found is None or found.key != key or found.value != self.record:
+                raise RuntimeError("a record is missing")
+
+        return get
 
 
 if __name__ == "__main__":
