@@ -36,31 +36,31 @@ class Results:
 
 @dataclass(frozen=True)
 class Target:
-    """A ratio that this product sets itself."""
+    """A ratio worth a line of its own, and what this product asks of itself, if anything."""
 
     title: str
     above: tuple[str, str]
     below: tuple[str, str]
-    at_least: float
+    at_least: float | None = None
 
 
 TARGETS = (
-    Target("append, own conversations, by bare psycopg", ("append-8", "product"), ("append-8", "psycopg"), 0.45),
+    Target("append, own conversations, by bare psycopg", ("append-8", "product"), ("append-8", "psycopg"), 0.3),
     Target("append, one conversation, by bare psycopg", ("append-one", "product"), ("append-one", "psycopg"), 0.5),
     Target("last 50 of 100,000 by last 50 of 200", ("recall-100k", "product"), ("recall-200", "product"), 0.9),
     Target("the same with 8 clients", ("recall-100k-8", "product"), ("recall-200-8", "product"), 0.9),
     Target("replay by bare psycopg", ("replay", "product"), ("replay", "psycopg"), 0.4),
-    Target("append over MCP by REST", ("append-8", "mcp"), ("append-8", "product"), 0.8),
-    Target("last 50 of 200 over MCP by REST", ("recall-200-8", "mcp"), ("recall-200-8", "product"), 0.8),
-    Target("append by openai-agents", ("append-8", "product"), ("append-8", "openai-agents"), 2.5),
-    Target("last 50 of 200 by openai-agents", ("recall-200", "product"), ("recall-200", "openai-agents"), 2),
-    Target("last 50 of 10,000 by openai-agents", ("recall-10k", "product"), ("recall-10k", "openai-agents"), 2),
-    Target("last 50 of 100,000 by openai-agents", ("recall-100k", "product"), ("recall-100k", "openai-agents"), 2),
-    Target("replay by LangGraph's saver", ("replay", "product"), ("replay", "langgraph-saver"), 10),
-    Target("put by LangGraph's store", ("put-8", "product"), ("put-8", "langgraph-store"), 1),
-    Target("get by LangGraph's store", ("get-8", "product"), ("get-8", "langgraph-store"), 1),
-    Target("save by LangGraph's saver", ("save-8", "product"), ("save-8", "langgraph-saver"), 1),
-    Target("restore by LangGraph's saver", ("restore-8", "product"), ("restore-8", "langgraph-saver"), 1),
+    Target("append over MCP by REST", ("append-8", "mcp"), ("append-8", "product")),
+    Target("last 50 of 200 over MCP by REST", ("recall-200-8", "mcp"), ("recall-200-8", "product")),
+    Target("append by openai-agents", ("append-8", "product"), ("append-8", "openai-agents")),
+    Target("last 50 of 200 by openai-agents", ("recall-200", "product"), ("recall-200", "openai-agents")),
+    Target("last 50 of 10,000 by openai-agents", ("recall-10k", "product"), ("recall-10k", "openai-agents")),
+    Target("last 50 of 100,000 by openai-agents", ("recall-100k", "product"), ("recall-100k", "openai-agents")),
+    Target("replay by LangGraph's saver", ("replay", "product"), ("replay", "langgraph-saver")),
+    Target("put by LangGraph's store", ("put-8", "product"), ("put-8", "langgraph-store")),
+    Target("get by LangGraph's store", ("get-8", "product"), ("get-8", "langgraph-store")),
+    Target("save by LangGraph's saver", ("save-8", "product"), ("save-8", "langgraph-saver")),
+    Target("restore by LangGraph's saver", ("restore-8", "product"), ("restore-8", "langgraph-saver")),
 )
 
 
@@ -130,7 +130,8 @@ def targets(results: Results) -> list[str]:
     for target in TARGETS:
         reached = results.ratio(target.above, target.below)
         if reached is not None:
-            rows.append([target.title, f"{reached:.2f}", f"{target.at_least:.2f}"])
+            wanted = "" if target.at_least is None else f"{target.at_least:.2f}"
+            rows.append([target.title, f"{reached:.2f}", wanted])
     return ["", "## Ratios", "", *table(rows)] if len(rows) > 1 else []
 
 
