@@ -105,7 +105,7 @@ class Record(models.Model):
     """
 
     pk = models.CompositePrimaryKey("namespace_id", "key")
-    # No constraint in the database: whoever inserts has locked the namespace's row. ``verify`` checks it.
+    # No constraint in the database: whoever inserts has locked the namespace's row.
     namespace = models.ForeignKey(
         Namespace, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
     )

@@ -255,9 +255,7 @@ def page_of(rows: list[statements.Row], *, newest_first: bool, asked: str, max_b
 
 def corrupted(seq: int) -> Problem:
     """Return the problem for a hole, by its first missing number: it is never closed silently."""
-    return Problem(
-        "corrupted", f"Item {seq} is missing from this conversation. Restore it from a backup; see `verify`.", seq=seq
-    )
+    return Problem("corrupted", f"Item {seq} is missing from this conversation. Restore it from a backup.", seq=seq)
 
 
 def list_conversations(site: Site, call: contracts.ListConversations) -> contracts.Conversations:

@@ -98,7 +98,7 @@ class Item(models.Model):
     """
 
     pk = models.CompositePrimaryKey("conversation_id", "generation", "seq")
-    # No constraint in the database: its triggers cost a third of the work of a batch. ``verify`` checks it.
+    # No constraint in the database: its triggers cost a third of the work of a batch. The append is its only writer.
     conversation = models.ForeignKey(
         Conversation, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
     )
