@@ -38,11 +38,7 @@ def write(sql: str, parameters: Mapping[str, Any], *, known: tuple[str, ...] = (
     """
     if connection.in_atomic_block:
         raise RuntimeError("write() commits by itself: it has no place inside a transaction")
-    try:
-        cursor = connection.cursor()
-    except DatabaseError as error:
-        raise failures.problem_of(error, committing=False) from error
-    with cursor:
+    with _open() as cursor:
         return _run(cursor, sql, parameters, known=known, committing=True)
 
 
@@ -78,11 +74,14 @@ def transaction() -> Iterator[Run]:
 
 def read(sql: str, parameters: Mapping[str, Any]) -> list[Row]:
     """Run one statement that changes nothing, and return its rows; a database error is a ``Problem``."""
+    with _open() as cursor:
+        return _run(cursor, sql, parameters, known=(), committing=False)
+
+
+def _open() -> CursorWrapper:
+    """Return a cursor; that there is no connection means that nothing was sent."""
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(sql, parameters)
-            rows: list[Row] = cursor.fetchall()
-            return rows
+        return connection.cursor()
     except DatabaseError as error:
         raise failures.problem_of(error, committing=False) from error
 
