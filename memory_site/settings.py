@@ -113,12 +113,12 @@ MAX_RESPONSE_BYTES = ENVIRONMENT.max_response_bytes
 MAX_MCP_RESPONSE_BYTES = ENVIRONMENT.max_mcp_response_bytes
 MAX_BUNDLE_BYTES = ENVIRONMENT.max_bundle_bytes
 # The edge refuses by the announced length before a byte is read; Django's own limit would answer in HTML.
-TRUSTED_PROXIES = ENVIRONMENT.trusted_proxies
-METRICS_TOKEN = ENVIRONMENT.metrics_token
 DATA_UPLOAD_MAX_MEMORY_SIZE = max(MAX_BODY_BYTES, MAX_MCP_BODY_BYTES)
 
 # -- The API -----------------------------------------------------------------------------------------------
 
+TRUSTED_PROXIES = ENVIRONMENT.trusted_proxies
+METRICS_TOKEN = ENVIRONMENT.metrics_token
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["memory_site.sites.basic.BasicAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["memory_site.sites.basic.HasPermission"],
